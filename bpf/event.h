@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The whole coupling between the kernel side and the CLI: classes, syscalls,
+ * phases, counters. Owns every type that crosses; includes nothing of either
+ * side. The including file provides __u8 ... __u64 (bpf/kernel.h in kernel
+ * code, <linux/types.h> in user space).
+ */
+#ifndef ALLOCTRACE_BPF_EVENT_H
+#define ALLOCTRACE_BPF_EVENT_H
+
+/* Raised whenever a type or a value below changes its meaning. */
+#define AT_EVENT_ABI 1
+
+/*
+ * The traced syscalls: X(id, name, x86-64 number, ia32 number, ia32 number 2).
+ * ia32 numbers serve only to recognise and count compat calls (an ia32 number
+ * is never read as a 64-bit one); 0 = none.
+ */
+#define AT_SYSCALLS(X)                                 \
+	X(MMAP, "mmap", 9, 90, 192)                    \
+	X(MPROTECT, "mprotect", 10, 125, 0)            \
+	X(MUNMAP, "munmap", 11, 91, 0)                 \
+	X(BRK, "brk", 12, 45, 0)                       \
+	X(MREMAP, "mremap", 25, 163, 0)                \
+	X(MADVISE, "madvise", 28, 219, 0)              \
+	X(PKEY_MPROTECT, "pkey_mprotect", 329, 380, 0) \
+	X(PROCESS_MADVISE, "process_madvise", 440, 440, 0)
+
+enum at_syscall {
+	AT_SYS_INVALID = 0,
+#define X(id, name, nr, ia32, ia32_2) AT_SYS_##id,
+	AT_SYSCALLS(X)
+#undef X
+		AT_SYS_CNT
+};
+
+/*
+ * The classes, docs/output.md has each one's definition: X(id, name, syscall).
+ * Faults belong to no syscall. madvise.phase is the phase marker below.
+ */
+#define AT_CLASSES(X)                                          \
+	X(MMAP_ANON, "mmap.anon", MMAP)                        \
+	X(MMAP_FILE, "mmap.file", MMAP)                        \
+	X(MMAP_RESERVE, "mmap.reserve", MMAP)                  \
+	X(MMAP_STACK, "mmap.stack", MMAP)                      \
+	X(MMAP_FIXED, "mmap.fixed", MMAP)                      \
+	X(MUNMAP, "munmap", MUNMAP)                            \
+	X(MPROTECT_COMMIT, "mprotect.commit", MPROTECT)        \
+	X(MPROTECT_GUARD, "mprotect.guard", MPROTECT)          \
+	X(MPROTECT_OTHER, "mprotect.other", MPROTECT)          \
+	X(MADVISE_DONTNEED, "madvise.dontneed", MADVISE)       \
+	X(MADVISE_FREE, "madvise.free", MADVISE)               \
+	X(MADVISE_HUGEPAGE, "madvise.hugepage", MADVISE)       \
+	X(MADVISE_NOHUGEPAGE, "madvise.nohugepage", MADVISE)   \
+	X(MADVISE_POPULATE, "madvise.populate", MADVISE)       \
+	X(MADVISE_PHASE, "madvise.phase", MADVISE)             \
+	X(MADVISE_OTHER, "madvise.other", MADVISE)             \
+	X(MREMAP_GROW, "mremap.grow", MREMAP)                  \
+	X(MREMAP_SHRINK, "mremap.shrink", MREMAP)              \
+	X(MREMAP_MOVE, "mremap.move", MREMAP)                  \
+	X(BRK_GROW, "brk.grow", BRK)                           \
+	X(BRK_SHRINK, "brk.shrink", BRK)                       \
+	X(BRK_QUERY, "brk.query", BRK)                         \
+	X(PROCESS_MADVISE, "process_madvise", PROCESS_MADVISE) \
+	X(PKEY_MPROTECT, "pkey_mprotect", PKEY_MPROTECT)       \
+	X(FAULT_MINOR, "fault.minor", INVALID)                 \
+	X(FAULT_MAJOR, "fault.major", INVALID)
+
+enum at_class {
+	AT_CLASS_INVALID = 0,
+#define X(id, name, sys) AT_CLASS_##id,
+	AT_CLASSES(X)
+#undef X
+		AT_CLASS_CNT
+};
+
+/*
+ * Phases. madvise(NULL, 0, AT_PHASE_MARK | phase) fails with EINVAL in the
+ * kernel and switches the caller's process to `phase` here. A call is billed
+ * to the phase that was in force when it was entered; so is the marker.
+ */
+#define AT_PHASE_MARK 0x41540000
+enum at_phase { AT_PHASE_STARTUP = 0, AT_PHASE_MEASURED = 1, AT_PHASE_TEARDOWN = 2, AT_PHASE_CNT };
+
+/*
+ * Histogram of durations, log-linear: 8 buckets an octave, so a bucket's width
+ * is at most 12.5 % of its lower edge. Values below 8 ns have a bucket each;
+ * the last bucket also takes everything above 2^38 ns (4.6 min).
+ */
+#define AT_HIST_SUB_BITS 3
+#define AT_HIST_MAX_BIT 38
+#define AT_HIST_CNT ((AT_HIST_MAX_BIT - AT_HIST_SUB_BITS + 1) << AT_HIST_SUB_BITS)
+
+/*
+ * One class in one phase on one CPU. calls = sum of hist. bytes: of the calls
+ * that succeeded only. Key of the map: phase * AT_CLASS_CNT + class.
+ */
+struct at_cell {
+	__u64 errors;
+	__u64 last_errno;    /* positive; 0 = none on this CPU */
+	__u64 last_errno_ns; /* when, so that the latest of all CPUs wins */
+	__u64 bytes;
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u64 hist[AT_HIST_CNT];
+};
+_Static_assert(sizeof(struct at_cell) == 8 * (6 + AT_HIST_CNT), "at_cell has no holes");
+
+/*
+ * Calls beside the cells, one u64 per CPU each: 32-bit (compat) memory syscalls
+ * by AT_SYS_*, which are counted but not decoded; and madvise.other by advice
+ * number (the last entry takes all numbers from there on).
+ */
+#define AT_ADVICE_CNT 128
+
+/*
+ * What could not be counted exactly, by reason: X(id, JSON key, text). Each is
+ * one u64 per CPU. A report is `exact` when all but NEVER_RETURNED are 0.
+ */
+#define AT_LOSSES(X)                                                                              \
+	X(NO_START, "no_start", "calls already running when tracing began")                       \
+	X(NEVER_RETURNED, "never_returned", "calls that never returned (the thread died inside)") \
+	X(CLOCK_BACK, "clock_back", "durations set to 0 because the clock went back")             \
+	X(SLOT_FULL, "map_full", "calls without room for their start time")                       \
+	X(FORK_FULL, "target_full", "processes that could not be followed")                       \
+	X(CLASS_ASSUMED, "class_assumed", "mprotect calls classed from their arguments alone")
+
+enum at_loss {
+	AT_LOSS_INVALID = 0,
+#define X(id, key, text) AT_LOSS_##id,
+	AT_LOSSES(X)
+#undef X
+		AT_LOSS_CNT
+};
+
+#endif

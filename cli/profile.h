@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A finished measurement as pure data. Filled by the collectors (tracer,
+ * counters, target), read by the renderers; knows neither. No I/O here.
+ */
+#ifndef ALLOCTRACE_CLI_PROFILE_H
+#define ALLOCTRACE_CLI_PROFILE_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "alloc/control.h"
+#include "bpf/event.h"
+
+/* One class in one phase, summed over CPUs. */
+struct class_stat {
+	uint64_t call_cnt, error_cnt;
+	int last_errno;         /* positive, 0 = no error seen */
+	uint64_t last_errno_ns; /* kernel's monotonic clock; orders last_errno when summing */
+	uint64_t bytes;         /* of the calls that succeeded */
+	uint64_t sum_ns, max_ns;
+	uint64_t hist[AT_HIST_CNT];
+};
+
+/* What one phase, or the whole run, amounts to. */
+struct phase_stat {
+	struct class_stat classes[AT_CLASS_CNT];
+	struct atm_sums self; /* valid with profile.has_self_counts */
+};
+
+struct profile {
+	/* tool */
+	int tier;       /* 2, 1, 0 */
+	bool has_trace; /* classes are measured (tier >= 1) */
+	bool has_self_counts;
+	uint64_t self_process_cnt; /* processes whose self-counts are in */
+	uint64_t loss_cnt[AT_LOSS_CNT];
+	uint64_t recursion_miss_cnt;        /* program runs that the kernel skipped */
+	uint64_t in_flight_cnt[AT_SYS_CNT]; /* still inside a call at the end */
+	uint64_t compat_cnt[AT_SYS_CNT];    /* 32-bit calls, not decoded */
+	uint64_t advice_cnt[AT_ADVICE_CNT]; /* madvise.other by advice */
+	uint64_t bpf_run_cnt, bpf_ns;       /* self cost; 0 runs = not known */
+	bool is_bpf_measured;               /* by BPF_ENABLE_STATS, not runs x calibration */
+
+	/* host */
+	char kernel[128];
+	int cpu_cnt;
+	uint64_t page_bytes, ram_pages;
+	char thp[16];          /* always, madvise, never; "" = not known */
+	int overcommit_memory; /* -1 = not known */
+
+	/* target */
+	char **argv; /* NULL-terminated, owned */
+	pid_t pid;
+	char allocator[64]; /* as given: bundled, system, ..., or a path */
+	bool has_policy;    /* policy and tune are in force in the target */
+	uint32_t policy;    /* POLICY_* */
+	char *tune;         /* as given to --tune, owned; NULL = none */
+	bool has_exit;
+	int exit_status; /* valid when exit_signal == 0 */
+	int exit_signal;
+	char note[256]; /* why policies do not apply, "" = they do */
+
+	/* rusage of the child and its waited-for descendants */
+	uint64_t wall_ns, user_ns, sys_ns;
+	uint64_t max_rss_bytes, minor_fault_cnt, major_fault_cnt;
+
+	uint32_t phases_seen; /* bit p: some process marked or was in phase p */
+	struct phase_stat phases[AT_PHASE_CNT];
+};
+
+/* Allocates a zeroed profile (it is large); NULL when out of memory. */
+struct profile *profile__new(void);
+/* Frees the profile and all it owns. NULL-safe. */
+void profile__free(struct profile *profile);
+
+/* Adds src to dst, histogram included. */
+void profile__add_class(struct class_stat *dst, const struct class_stat *src);
+/* Sum of all phases; dst is overwritten. */
+void profile__total(const struct profile *profile, struct phase_stat *dst);
+/*
+ * Upper edge, in ns, of the histogram bucket that holds quantile q (0 < q <= 1),
+ * never above max_ns; 0 when there are no calls. Relative error <= 12.5 %.
+ */
+uint64_t profile__quantile_ns(const struct class_stat *stat, double q);
+/* Mean duration in ns, 0 when there are no calls. */
+uint64_t profile__mean_ns(const struct class_stat *stat);
+/* Nothing was lost: every loss but never_returned is 0, no recursion misses. */
+bool profile__is_exact(const struct profile *profile);
+
+/* Names from the X-macro lists; NULL for an invalid number. */
+const char *profile__class_name(enum at_class class);
+const char *profile__syscall_name(enum at_syscall syscall);
+const char *profile__phase_name(enum at_phase phase);
+const char *profile__kind_name(enum atm_kind kind);
+/* The syscall that a class belongs to; AT_SYS_INVALID for faults. */
+enum at_syscall profile__class_syscall(enum at_class class);
+
+#endif
