@@ -19,19 +19,12 @@
 	X(COMMIT, commit)   \
 	X(TRIM, trim)
 
-enum {
 #define X(id, name) POLICY_BIT_##id,
-	ATM_POLICIES(X)
+enum { ATM_POLICIES(X) POLICY_CNT };
 #undef X
-		POLICY_CNT
-};
-enum {
 #define X(id, name) POLICY_##id = 1 << POLICY_BIT_##id,
-	ATM_POLICIES(X)
+enum { ATM_POLICIES(X) POLICY_NONE = 0, POLICY_ALL = (1 << POLICY_CNT) - 1 };
 #undef X
-		POLICY_NONE = 0,
-	POLICY_ALL = (1 << POLICY_CNT) - 1
-};
 
 /*
  * Tunables: X(id, name, unit, default, help). unit: BYTES and PAGES and MS are
@@ -55,12 +48,9 @@ enum {
 	X(CHECK, full, 1)
 
 enum atm_unit { ATM_UNIT_INVALID, ATM_UNIT_BYTES, ATM_UNIT_PAGES, ATM_UNIT_MS, ATM_UNIT_GROW, ATM_UNIT_CHECK };
-enum atm_tunable {
 #define X(id, name, unit, dflt, help) ATM_TUNE_##id,
-	ATM_TUNABLES(X)
+enum atm_tunable { ATM_TUNABLES(X) ATM_TUNE_CNT };
 #undef X
-		ATM_TUNE_CNT
-};
 
 /*
  * Memory syscalls by kind: X(id, name). The names are those of the tracer's
@@ -81,12 +71,9 @@ enum atm_tunable {
 	X(MREMAP_SHRINK, "mremap.shrink")       \
 	X(MREMAP_MOVE, "mremap.move")
 
-enum atm_kind {
 #define X(id, name) ATM_KIND_##id,
-	ATM_KINDS(X)
+enum atm_kind { ATM_KINDS(X) ATM_KIND_CNT };
 #undef X
-		ATM_KIND_CNT
-};
 
 /* Decisions of the policies: X(id, name, meaning). */
 #define ATM_DECISIONS(X)                                                               \
@@ -101,12 +88,9 @@ enum atm_kind {
 	X(TRIM_TAKEN, "trim.taken", "releases of a free heap top")                     \
 	X(TRIM_AVOIDED, "trim.avoided", "free heap tops left below the threshold")
 
-enum atm_decision {
 #define X(id, name, help) ATM_DECISION_##id,
-	ATM_DECISIONS(X)
+enum atm_decision { ATM_DECISIONS(X) ATM_DECISION_CNT };
 #undef X
-		ATM_DECISION_CNT
-};
 
 /* Requests are counted by size band; upper edges in bytes, the last is open. */
 #define ATM_BANDS(X) X(64) X(256) X(1024) X(4096) X(16384) X(131072) X(1048576) X(UINT64_MAX)

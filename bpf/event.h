@@ -26,13 +26,9 @@
 	X(PKEY_MPROTECT, "pkey_mprotect", 329, 380, 0) \
 	X(PROCESS_MADVISE, "process_madvise", 440, 440, 0)
 
-enum at_syscall {
-	AT_SYS_INVALID = 0,
 #define X(id, name, nr, ia32, ia32_2) AT_SYS_##id,
-	AT_SYSCALLS(X)
+enum at_syscall { AT_SYS_INVALID = 0, AT_SYSCALLS(X) AT_SYS_CNT };
 #undef X
-		AT_SYS_CNT
-};
 
 /*
  * The classes, docs/output.md has each one's definition: X(id, name, syscall).
@@ -66,13 +62,9 @@ enum at_syscall {
 	X(FAULT_MINOR, "fault.minor", INVALID)                 \
 	X(FAULT_MAJOR, "fault.major", INVALID)
 
-enum at_class {
-	AT_CLASS_INVALID = 0,
 #define X(id, name, sys) AT_CLASS_##id,
-	AT_CLASSES(X)
+enum at_class { AT_CLASS_INVALID = 0, AT_CLASSES(X) AT_CLASS_CNT };
 #undef X
-		AT_CLASS_CNT
-};
 
 /*
  * Phases. madvise(NULL, 0, AT_PHASE_MARK | phase) fails with EINVAL in the
@@ -125,12 +117,8 @@ _Static_assert(sizeof(struct at_cell) == 8 * (6 + AT_HIST_CNT), "at_cell has no 
 	X(FORK_FULL, "target_full", "processes that could not be followed")                       \
 	X(CLASS_ASSUMED, "class_assumed", "mprotect calls classed from their arguments alone")
 
-enum at_loss {
-	AT_LOSS_INVALID = 0,
 #define X(id, key, text) AT_LOSS_##id,
-	AT_LOSSES(X)
+enum at_loss { AT_LOSS_INVALID = 0, AT_LOSSES(X) AT_LOSS_CNT };
 #undef X
-		AT_LOSS_CNT
-};
 
 #endif
