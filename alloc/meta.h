@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Memory for the allocator's own records. Never given back; owners keep free
+ * lists of their record types.
+ */
+#ifndef ALLOCTRACE_ALLOC_META_H
+#define ALLOCTRACE_ALLOC_META_H
+
+#include <stddef.h>
+
+/* Zeroed, 64-byte aligned; NULL when the kernel has no memory. Thread-safe. */
+void *atm_meta_alloc(size_t bytes);
+
+void atm_meta_fork_prepare(void);
+void atm_meta_fork_parent(void);
+void atm_meta_fork_child(void);
+
+#endif
