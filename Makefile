@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # Build, test and install alloctrace. `make help` lists the targets. Everything
-# that is built lands in .output/.
+# that is built lands in .output/; V=1 shows the commands.
 
 VERSION := 0.1.0
 O := .output
@@ -9,48 +9,89 @@ DESTDIR ?=
 V ?= 0
 ifeq ($(V),0)
 Q := @
+MAKEFLAGS += --no-print-directory
 say = @printf '  %-8s %s\n' '$1' '$2'
 endif
 
 CC ?= gcc
+CXX ?= g++
 CLANG ?= clang
-BPFTOOL ?= bpftool
-PKG_CONFIG ?= pkg-config
+# bpftool lives where an ordinary user's PATH does not reach (Debian), or is a
+# wrapper that refuses to work for a kernel of another flavour (Ubuntu).
+BPFTOOL ?= $(shell .ci/find-bpftool)
 
 CFLAGS ?= -O2 -g
-WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
-AT_CFLAGS := -std=gnu11 $(WARN) -I. -I$(O) -D_GNU_SOURCE -DAT_VERSION='"$(VERSION)"' $(CFLAGS)
-CLI_LIBS := -lbpf -lelf -lz -ljansson
+WARN := -Wall -Wextra -Werror -Wshadow -Wpointer-arith
+WARN_C := $(WARN) -Wstrict-prototypes -Wmissing-prototypes
+DEFINES := -I. -I$(O) -D_GNU_SOURCE -DAT_VERSION='"$(VERSION)"'
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Werror -D__TARGET_ARCH_x86 -I.
+
+# SANITIZE=address,undefined: every part with it, into an O of its own (below).
+ifdef SANITIZE
+SAN_CFLAGS := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+# The preloaded library must not need a runtime that its host does not load.
+SAN_SO := -static-libubsan
+endif
+AT_CFLAGS := -std=gnu11 $(WARN_C) $(DEFINES) $(CFLAGS) $(SAN_CFLAGS)
+AT_CXXFLAGS := -std=gnu++17 $(WARN) $(DEFINES) $(CFLAGS) $(SAN_CFLAGS)
+
+# STATIC=1: libbpf, libelf, zlib and jansson from their archives; the C library
+# stays shared. libelf.a wants zstd where its distribution built it so.
+ifdef STATIC
+CLI_LIBS := -Wl,-Bstatic -lbpf -lelf -lz -ljansson $(if $(wildcard /usr/lib/*/libzstd.a),-lzstd) -Wl,-Bdynamic
+else
+CLI_LIBS := -lbpf -lelf -lz -ljansson
+endif
 
 CLI_OBJS := $(patsubst %.c,$(O)/%.o,$(wildcard cli/*.c)) $(O)/alloc/settings.o
 ALLOC_OBJS := $(patsubst %.c,$(O)/%.pic.o,$(wildcard alloc/*.c))
 # One program a file; what they share is scenario.c.
-SCENARIOS := $(patsubst scenarios/%.c,$(O)/scenarios/%,$(filter-out scenarios/scenario.c,$(wildcard scenarios/*.c)))
+SCENARIOS := $(patsubst scenarios/%.c,$(O)/scenarios/%,$(filter-out scenarios/scenario.c,$(wildcard scenarios/*.c))) \
+	$(patsubst %,$(O)/%,$(wildcard scenarios/*.tsv))
+
+# Tests, by place and name; docs/contributing.md has the conventions.
+UNIT_TESTS := $(patsubst %.c,$(O)/%,$(wildcard tests/unit/*_test.c tests/trace/*_test.c))
+ALLOC_TESTS := $(patsubst %.c,$(O)/%,$(wildcard tests/alloc/*_test.c))
+TEST_C := $(filter-out %_test.c,$(wildcard tests/alloc/*.c tests/cli/*.c tests/trace/*.c))
+TEST_CC := $(wildcard tests/alloc/*.cc tests/cli/*.cc tests/trace/*.cc)
+TEST_PROGRAMS := $(patsubst %.c,$(O)/%,$(TEST_C)) $(patsubst %.cc,$(O)/%,$(TEST_CC))
+BENCHES := $(patsubst %.c,$(O)/%,$(wildcard tests/bench/*.c))
+
+# For the targets that do everything: as many jobs as CPUs, unless -j was given.
+PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
+.SUFFIXES:
+
 .PHONY: all
 all: $(O)/alloctrace $(O)/libatmalloc.so $(SCENARIOS) ## build everything (default)
 
-$(O)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h)
+# The flags that objects were built with: a change rebuilds them.
+$(O)/.flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(CXX) $(CLANG) $(AT_CFLAGS) $(BPF_CFLAGS) $(CLI_LIBS) $(LDFLAGS)' > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+.PHONY: FORCE
+FORCE:
+
+$(O)/bpf/%.bpf.o: bpf/%.bpf.c $(O)/.flags
 	$(call say,CLANG,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@
+	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 $(O)/bpf/%.skel.h: $(O)/bpf/%.bpf.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
 
-$(O)/cli/tracer.o: $(O)/bpf/alloctrace.skel.h
-$(O)/cli/feature.o: $(O)/bpf/alloctrace.skel.h
+$(O)/cli/tracer.o $(O)/cli/feature.o: $(O)/bpf/alloctrace.skel.h
 
-$(O)/%.o: %.c
+$(O)/%.o: %.c $(O)/.flags
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(AT_CFLAGS) -MMD -MP -c $< -o $@
 
-$(O)/alloc/%.pic.o: alloc/%.c
+$(O)/alloc/%.pic.o: alloc/%.c $(O)/.flags
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(AT_CFLAGS) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-builtin-malloc -MMD -MP -c $< -o $@
@@ -61,14 +102,151 @@ $(O)/alloctrace: $(CLI_OBJS)
 
 $(O)/libatmalloc.so: $(ALLOC_OBJS)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(AT_CFLAGS) -shared $^ $(LDFLAGS) -Wl,-z,nodelete -Wl,-z,now -pthread -ldl -o $@
+	$(Q)$(CC) $(AT_CFLAGS) -shared $^ $(LDFLAGS) $(SAN_SO) -Wl,-z,nodelete -Wl,-z,now -pthread -ldl -o $@
 
 $(O)/scenarios/%: $(O)/scenarios/%.o $(O)/scenarios/scenario.o
 	$(call say,LD,$@)
 	$(Q)$(CC) $(AT_CFLAGS) $^ $(LDFLAGS) -pthread -o $@
 
+$(O)/scenarios/%.tsv: scenarios/%.tsv
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
+## Tests
+
+$(O)/tests/unit/%_test: $(O)/tests/unit/%_test.o $(filter-out $(O)/cli/main.o,$(CLI_OBJS))
+	$(call say,LD,$@)
+	$(Q)$(CC) $(AT_CFLAGS) $^ $(LDFLAGS) $(CLI_LIBS) -lcmocka -pthread -o $@
+
+$(O)/tests/trace/%_test: $(O)/tests/trace/%_test.o $(filter-out $(O)/cli/main.o,$(CLI_OBJS))
+	$(call say,LD,$@)
+	$(Q)$(CC) $(AT_CFLAGS) $^ $(LDFLAGS) $(CLI_LIBS) -lcmocka -pthread -o $@
+
+# Not with -O2's knowledge of malloc: a test's useless allocation must happen.
+$(O)/tests/alloc/%_test: tests/alloc/%_test.c $(O)/.flags
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(LDFLAGS) -lcmocka -pthread -ldl -o $@
+
+# A program whose kind cannot be built here leaves NAME.skip with the reason.
+test_program = \
+	mkdir -p $(@D); rm -f $@.skip; \
+	case $(*F) in static_*) kind=-static;; m32_*) kind=-m32;; *) kind=;; esac; \
+	if [ -n "$$kind" ] && ! echo 'int main(void) { return 0; }' | $(CC) $$kind -xc - -o $@.probe 2>/dev/null; then \
+		echo "$(CC) $$kind cannot link a program here" > $@.skip; exit 0; fi; rm -f $@.probe; \
+	$1 $$kind -fno-builtin -MMD -MP -MF $@.d $< $(LDFLAGS) -pthread -ldl -o $@
+
+$(O)/tests/%: tests/%.c $(O)/.flags
+	$(call say,CC,$@)
+	$(Q)$(call test_program,$(CC) $(AT_CFLAGS))
+
+$(O)/tests/%: tests/%.cc $(O)/.flags
+	$(call say,CXX,$@)
+	$(Q)$(call test_program,$(CXX) $(AT_CXXFLAGS))
+
+.PHONY: tests
+tests: all $(UNIT_TESTS) $(ALLOC_TESTS) $(TEST_PROGRAMS) sanitized ## build everything and all tests
+
+# The allocator under UBSan; the CLI and its unit tests under ASan and UBSan.
+.PHONY: sanitized ubsan asan
+sanitized: ubsan asan
+ubsan:
+	$(Q)$(MAKE) O=$(O)/ubsan SANITIZE=undefined $(O)/ubsan/libatmalloc.so
+asan: all
+	$(Q)$(MAKE) O=$(O)/asan SANITIZE=address,undefined asan-parts
+	$(Q)ln -sfn ../libatmalloc.so $(O)/asan/libatmalloc.so
+	$(Q)ln -sfn ../scenarios $(O)/asan/scenarios
+.PHONY: asan-parts
+asan-parts: $(O)/alloctrace $(filter $(O)/tests/unit/%,$(UNIT_TESTS))
+
+.PHONY: demo
+demo: ## install what is missing, build, run trim_loop with policy trim off and on
+	$(Q).ci/deps build
+	$(Q)$(MAKE) $(PARALLEL) all
+	$(O)/alloctrace run --policy -trim trim_loop
+	$(O)/alloctrace run trim_loop
+
+.PHONY: check
+check: ## install what is missing, build, run all tests
+	$(Q).ci/deps check
+	$(Q)$(MAKE) $(PARALLEL) tests
+	$(Q)tests/run $(if $(filter 0,$(V)),,-v) $(T)
+
+.PHONY: test
+test: tests ## build and run all tests, or T='NAME...' of them, installing nothing
+	$(Q)tests/run $(if $(filter 0,$(V)),,-v) $(T)
+
+.PHONY: bench
+bench: all $(BENCHES) ## run the programs of tests/bench
+	$(Q)for bench in $(BENCHES); do echo "$$bench:"; O=$(O) $$bench || exit; done
+
+.PHONY: deps
+deps: ## install (apt) what building and testing need and is missing
+	$(Q).ci/deps check
+
+## Style
+
+C_FILES := $(wildcard alloc/*.[ch] bpf/*.[ch] cli/*.[ch] scenarios/*.[ch] tests/*/*.[ch] tests/*/*.cc)
+CLANG_FORMAT ?= clang-format-14
+CLANG_TIDY ?= clang-tidy-14
+
+.PHONY: format check-format
+format: ## reformat the sources (clang-format 14)
+	$(Q)$(CLANG_FORMAT) -i $(C_FILES)
+check-format: ## list the lines that `make format` would change
+	$(Q)$(CLANG_FORMAT) --dry-run -Werror $(C_FILES)
+
+# A stamp a file, so that only what changed is analysed again.
+TIDY_FILES := $(wildcard alloc/*.c cli/*.c scenarios/*.c tests/*/*.c)
+TIDY_STAMPS := $(patsubst %.c,$(O)/tidy/%.ok,$(TIDY_FILES))
+.PHONY: tidy tidy-files
+tidy: $(TIDY_STAMPS) ## analyse the sources (clang-tidy 14)
+$(O)/tidy/cli/tracer.ok $(O)/tidy/cli/feature.ok: $(O)/bpf/alloctrace.skel.h
+$(O)/tidy/%.ok: %.c .clang-tidy $(O)/.flags
+	$(call say,TIDY,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG_TIDY) --quiet $< -- $(AT_CFLAGS) -Wno-unknown-warning-option 2>$@.err >$@.out \
+		|| { cat $@.out; grep -v 'warnings generated' $@.err; exit 1; }
+	$(Q)$(CC) $(AT_CFLAGS) -MM -MP -MT $@ -MF $(@:.ok=.d) $<
+	@touch $@
+tidy-files:
+	@echo $(TIDY_FILES)
+
+## Installing
+
+BIN := $(DESTDIR)$(PREFIX)/bin
+LIB := $(DESTDIR)$(PREFIX)/lib/alloctrace
+PC := $(DESTDIR)$(PREFIX)/lib/pkgconfig
+INC := $(DESTDIR)$(PREFIX)/include
+MAN := $(DESTDIR)$(PREFIX)/share/man/man1
+DOC := $(DESTDIR)$(PREFIX)/share/doc/alloctrace
+
+.PHONY: install
+install: all ## install below PREFIX (/usr/local), staged in DESTDIR
+	$(Q)install -d '$(BIN)' '$(LIB)/scenarios' '$(PC)' '$(INC)' '$(MAN)' '$(DOC)'
+	$(Q)install -m 755 $(O)/alloctrace '$(BIN)'
+	$(Q)install -m 755 $(O)/libatmalloc.so '$(LIB)'
+	$(Q)install -m 755 $(filter-out %.tsv,$(SCENARIOS)) '$(LIB)/scenarios'
+	$(Q)for tsv in $(filter %.tsv,$(SCENARIOS)); do install -m 644 $$tsv '$(LIB)/scenarios'; done
+	$(Q)install -m 644 alloc/atmalloc.h '$(INC)'
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' alloc/atmalloc.pc.in > '$(PC)/atmalloc.pc'
+	$(Q)chmod 644 '$(PC)/atmalloc.pc'
+	$(Q)install -m 644 docs/alloctrace.1 '$(MAN)'
+	$(Q)install -m 644 README.md LICENSE $(wildcard docs/*.md) '$(DOC)'
+
+.PHONY: uninstall
+uninstall: ## remove what `install` put there
+	$(Q)rm -rf '$(LIB)' '$(DOC)'
+	$(Q)rm -f '$(BIN)/alloctrace' '$(PC)/atmalloc.pc' '$(INC)/atmalloc.h' '$(MAN)/alloctrace.1'
+
 .PHONY: clean
 clean: ## remove what was built
 	$(Q)rm -rf $(O)
 
--include $(shell find $(O) -name '*.d' 2>/dev/null)
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo '  V=1 shows commands; STATIC=1 links libbpf, libelf, zlib and jansson in; O=DIR builds elsewhere.'
+
+-include $(shell find $(O) -name '*.d' -not -path '$(O)/asan/*' -not -path '$(O)/ubsan/*' 2>/dev/null)

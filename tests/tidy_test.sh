@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# timeout: 1200
+# clang-tidy finds nothing, file by file (.clang-tidy says what it looks for).
+tool=${CLANG_TIDY:-clang-tidy-14}
+if ! command -v "$tool" >/dev/null; then
+	echo "skip tidy: $tool is not installed"
+	exit 0
+fi
+make -s -k -j"$(nproc)" tidy CLANG_TIDY="$tool"
+for file in $(make -s tidy-files); do
+	stamp=$O/tidy/${file%.c}.ok
+	if [ -e "$stamp" ] && [ "$stamp" -nt "$file" ]; then
+		echo "ok tidy $file"
+	else
+		echo "not ok tidy $file: clang-tidy reports something, above"
+	fi
+done
