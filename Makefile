@@ -13,8 +13,12 @@ MAKEFLAGS += --no-print-directory
 say = @printf '  %-8s %s\n' '$1' '$2'
 endif
 
-CC ?= gcc
-CXX ?= g++
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
 CLANG ?= clang
 # bpftool lives where an ordinary user's PATH does not reach (Debian), or is a
 # wrapper that refuses to work for a kernel of another flavour (Ubuntu).
@@ -98,15 +102,15 @@ $(O)/alloc/%.pic.o: alloc/%.c $(O)/.flags
 
 $(O)/alloctrace: $(CLI_OBJS)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(AT_CFLAGS) $^ $(LDFLAGS) $(CLI_LIBS) -o $@
+	$(Q)$(CC) $(AT_CFLAGS) $(filter %.o,$^) $(LDFLAGS) $(CLI_LIBS) -o $@
 
 $(O)/libatmalloc.so: $(ALLOC_OBJS)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(AT_CFLAGS) -shared $^ $(LDFLAGS) $(SAN_SO) -Wl,-z,nodelete -Wl,-z,now -pthread -ldl -o $@
+	$(Q)$(CC) $(AT_CFLAGS) -shared $(filter %.o,$^) $(LDFLAGS) $(SAN_SO) -Wl,-z,nodelete -Wl,-z,now -pthread -ldl -o $@
 
 $(O)/scenarios/%: $(O)/scenarios/%.o $(O)/scenarios/scenario.o
 	$(call say,LD,$@)
-	$(Q)$(CC) $(AT_CFLAGS) $^ $(LDFLAGS) -pthread -o $@
+	$(Q)$(CC) $(AT_CFLAGS) $(filter %.o,$^) $(LDFLAGS) -pthread -o $@
 
 $(O)/scenarios/%.tsv: scenarios/%.tsv
 	@mkdir -p $(@D)
@@ -114,16 +118,12 @@ $(O)/scenarios/%.tsv: scenarios/%.tsv
 
 ## Tests
 
-$(O)/tests/unit/%_test: $(O)/tests/unit/%_test.o $(filter-out $(O)/cli/main.o,$(CLI_OBJS))
+$(UNIT_TESTS): $(O)/%: $(O)/%.o $(filter-out $(O)/cli/main.o,$(CLI_OBJS))
 	$(call say,LD,$@)
-	$(Q)$(CC) $(AT_CFLAGS) $^ $(LDFLAGS) $(CLI_LIBS) -lcmocka -pthread -o $@
-
-$(O)/tests/trace/%_test: $(O)/tests/trace/%_test.o $(filter-out $(O)/cli/main.o,$(CLI_OBJS))
-	$(call say,LD,$@)
-	$(Q)$(CC) $(AT_CFLAGS) $^ $(LDFLAGS) $(CLI_LIBS) -lcmocka -pthread -o $@
+	$(Q)$(CC) $(AT_CFLAGS) $(filter %.o,$^) $(LDFLAGS) $(CLI_LIBS) -lcmocka -pthread -o $@
 
 # Not with -O2's knowledge of malloc: a test's useless allocation must happen.
-$(O)/tests/alloc/%_test: tests/alloc/%_test.c $(O)/.flags
+$(ALLOC_TESTS): $(O)/%: %.c $(O)/.flags
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(LDFLAGS) -lcmocka -pthread -ldl -o $@
@@ -131,16 +131,16 @@ $(O)/tests/alloc/%_test: tests/alloc/%_test.c $(O)/.flags
 # A program whose kind cannot be built here leaves NAME.skip with the reason.
 test_program = \
 	mkdir -p $(@D); rm -f $@.skip; \
-	case $(*F) in static_*) kind=-static;; m32_*) kind=-m32;; *) kind=;; esac; \
+	case $(@F) in static_*) kind=-static;; m32_*) kind=-m32;; *) kind=;; esac; \
 	if [ -n "$$kind" ] && ! echo 'int main(void) { return 0; }' | $(CC) $$kind -xc - -o $@.probe 2>/dev/null; then \
 		echo "$(CC) $$kind cannot link a program here" > $@.skip; exit 0; fi; rm -f $@.probe; \
 	$1 $$kind -fno-builtin -MMD -MP -MF $@.d $< $(LDFLAGS) -pthread -ldl -o $@
 
-$(O)/tests/%: tests/%.c $(O)/.flags
+$(patsubst %.c,$(O)/%,$(TEST_C)) $(BENCHES): $(O)/%: %.c $(O)/.flags
 	$(call say,CC,$@)
 	$(Q)$(call test_program,$(CC) $(AT_CFLAGS))
 
-$(O)/tests/%: tests/%.cc $(O)/.flags
+$(patsubst %.cc,$(O)/%,$(TEST_CC)): $(O)/%: %.cc $(O)/.flags
 	$(call say,CXX,$@)
 	$(Q)$(call test_program,$(CXX) $(AT_CXXFLAGS))
 
