@@ -98,6 +98,53 @@ struct at_cell {
 };
 _Static_assert(sizeof(struct at_cell) == 8 * (6 + AT_HIST_CNT), "at_cell has no holes");
 
+/* The bucket of a duration. BPF has no instruction for the highest set bit. */
+static inline __attribute__((always_inline)) __u32 at_hist_bucket(__u64 ns)
+{
+	__u32 bit = 0;
+	__u64 rest = ns;
+
+	if (ns >> AT_HIST_MAX_BIT)
+		return AT_HIST_CNT - 1;
+	if (ns < 1 << AT_HIST_SUB_BITS)
+		return ns;
+	if (rest >> 32) {
+		bit += 32;
+		rest >>= 32;
+	}
+	if (rest >> 16) {
+		bit += 16;
+		rest >>= 16;
+	}
+	if (rest >> 8) {
+		bit += 8;
+		rest >>= 8;
+	}
+	if (rest >> 4) {
+		bit += 4;
+		rest >>= 4;
+	}
+	if (rest >> 2) {
+		bit += 2;
+		rest >>= 2;
+	}
+	bit += rest >> 1;
+	/* The bits below the highest one choose the bucket within the octave. */
+	return ((bit - AT_HIST_SUB_BITS + 1) << AT_HIST_SUB_BITS) +
+	       ((ns >> (bit - AT_HIST_SUB_BITS)) & ((1 << AT_HIST_SUB_BITS) - 1));
+}
+
+/* The largest duration that falls into a bucket; the last bucket is open. */
+static inline __u64 at_hist_upper_ns(__u32 bucket)
+{
+	__u32 octave = bucket >> AT_HIST_SUB_BITS;
+	__u64 sub = bucket & ((1 << AT_HIST_SUB_BITS) - 1);
+
+	if (!octave)
+		return bucket;
+	return ((((__u64)1 << AT_HIST_SUB_BITS) + sub + 1) << (octave - 1)) - 1;
+}
+
 /*
  * Calls beside the cells, one u64 per CPU each: 32-bit (compat) memory syscalls
  * by AT_SYS_*, which are counted but not decoded; and madvise.other by advice
@@ -106,16 +153,25 @@ _Static_assert(sizeof(struct at_cell) == 8 * (6 + AT_HIST_CNT), "at_cell has no 
 #define AT_ADVICE_CNT 128
 
 /*
+ * Syscall numbers from here on are never memory syscalls. The table from number
+ * to AT_SYS_* holds both ABIs in one byte: low half x86-64, high half ia32.
+ */
+#define AT_NR_CNT 512
+_Static_assert(AT_SYS_CNT <= 16, "two of them fit in a byte");
+
+/*
  * What could not be counted exactly, by reason: X(id, JSON key, text). Each is
  * one u64 per CPU. A report is `exact` when all but NEVER_RETURNED are 0.
  */
 #define AT_LOSSES(X)                                                                              \
-	X(NO_START, "no_start", "calls already running when tracing began")                       \
+	X(NO_START, "no_start", "calls whose entry was not seen")                                 \
 	X(NEVER_RETURNED, "never_returned", "calls that never returned (the thread died inside)") \
 	X(CLOCK_BACK, "clock_back", "durations set to 0 because the clock went back")             \
 	X(SLOT_FULL, "map_full", "calls without room for their start time")                       \
 	X(FORK_FULL, "target_full", "processes that could not be followed")                       \
-	X(CLASS_ASSUMED, "class_assumed", "mprotect calls classed from their arguments alone")
+	X(CLASS_ASSUMED, "class_assumed", "mprotect calls classed from their arguments alone")    \
+	X(FAULT_MISSED, "fault_missed", "page faults that the kernel counted and we did not")     \
+	X(FAULT_HIDDEN, "fault_hidden", "programs whose page faults the kernel hides (set-user-ID)")
 
 #define X(id, key, text) AT_LOSS_##id,
 enum at_loss { AT_LOSS_INVALID = 0, AT_LOSSES(X) AT_LOSS_CNT };

@@ -32,8 +32,9 @@ struct phase_stat {
 
 struct profile {
 	/* tool */
-	int tier;       /* 2, 1, 0 */
-	bool has_trace; /* classes are measured (tier >= 1) */
+	int tier;        /* 2, 1, 0 */
+	bool has_trace;  /* classes are measured (tier >= 1) */
+	bool has_faults; /* the fault classes are measured, too */
 	bool has_self_counts;
 	uint64_t self_process_cnt; /* processes whose self-counts are in */
 	uint64_t loss_cnt[AT_LOSS_CNT];

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The programs: shells that name a hook and call the body. No logic here. */
+#include "bpf/kernel.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "bpf/event.h"
+
+#include "bpf/maps.bpf.h"
+
+#include "bpf/compat.bpf.h"
+#include "bpf/target.bpf.h"
+
+#include "bpf/fault.bpf.h"
+#include "bpf/syscall.bpf.h"
+
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(at_enter_btf, struct pt_regs *regs, long nr)
+{
+	return syscall_enter(regs, nr);
+}
+
+SEC("?tp_btf/sys_exit")
+int BPF_PROG(at_exit_btf, struct pt_regs *regs, long ret)
+{
+	return syscall_exit(regs, ret);
+}
+
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(at_fork_btf, struct task_struct *parent, struct task_struct *child)
+{
+	return target_fork(parent, child);
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(at_die_btf, struct task_struct *task)
+{
+	return target_exit(task);
+}
+
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(at_exec_btf, struct task_struct *task)
+{
+	return target_exec(task);
+}
+
+SEC("?perf_event")
+int at_fault_begin(void *ctx)
+{
+	return fault_begin();
+}
+
+SEC("?perf_event")
+int at_fault_minor(void *ctx)
+{
+	return fault_end(AT_CLASS_FAULT_MINOR);
+}
+
+SEC("?perf_event")
+int at_fault_major(void *ctx)
+{
+	return fault_end(AT_CLASS_FAULT_MAJOR);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The bodies of the page fault events. The kernel's software event PAGE_FAULTS
+ * fires when the handler starts, PAGE_FAULTS_MIN or _MAJ when it has succeeded,
+ * both in the faulting thread, for faults from kernel mode too. A fault that
+ * ends in a signal has no end; the next one's start overwrites its own.
+ */
+#ifndef ALLOCTRACE_BPF_FAULT_BPF_H
+#define ALLOCTRACE_BPF_FAULT_BPF_H
+
+static __always_inline int fault_begin(void)
+{
+	__u64 ids = bpf_get_current_pid_tgid();
+	__u8 *target = target_of(ids >> 32);
+	struct slot *slot;
+
+	if (!target || !*target)
+		return 0;
+	slot = slot_of(bpf_get_current_task_btf(), ids, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!slot)
+		return 0;
+	slot->fault_phase = *target - 1;
+	slot->fault_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* A fault without a start is not counted here: user space sees it missing in the event's own count. */
+static __always_inline int fault_end(enum at_class class)
+{
+	__u64 ids = bpf_get_current_pid_tgid(), start_ns;
+	struct slot *slot = slot_of(bpf_get_current_task_btf(), ids, 0);
+
+	if (!slot || !slot->fault_ns)
+		return 0;
+	start_ns = slot->fault_ns;
+	slot->fault_ns = 0;
+	cell_add(slot->fault_phase, class, start_ns, bpf_ktime_get_ns(), PAGE_BYTES, 0);
+	return 0;
+}
+
+#endif

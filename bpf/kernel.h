@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The kernel types and constants that the programs use, and of each type only
+ * the fields that are read. libbpf relocates the fields to those of the running
+ * kernel, so no header of the build machine's kernel is needed.
+ */
+#ifndef ALLOCTRACE_BPF_KERNEL_H
+#define ALLOCTRACE_BPF_KERNEL_H
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+/* Kernel ABI (linux/bpf.h), which never changes. */
+enum {
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_F_NO_PREALLOC = 1 << 0,
+	BPF_F_MMAPABLE = 1 << 10,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1 << 0,
+};
+
+/* x86-64 syscall ABI (sys/mman.h, asm/thread_info.h, linux/mm.h, linux/mm_types.h). */
+enum {
+	PAGE_BYTES = 4096,
+	MAX_ERRNO = 4095,
+	TS_COMPAT = 0x2, /* the current syscall came in by the 32-bit entry */
+	PROT_READ = 0x1,
+	PROT_WRITE = 0x2,
+	PROT_EXEC = 0x4,
+	PROT_ANY = PROT_READ | PROT_WRITE | PROT_EXEC,
+	VM_ANY = PROT_ANY, /* VM_READ, VM_WRITE, VM_EXEC have the same bits */
+	MAP_FIXED = 0x10,
+	MAP_ANONYMOUS = 0x20,
+	MAP_NORESERVE = 0x4000,
+	MAP_STACK = 0x20000,
+	MAP_FIXED_NOREPLACE = 0x100000,
+	MADV_DONTNEED = 4,
+	MADV_FREE = 8,
+	MADV_HUGEPAGE = 14,
+	MADV_NOHUGEPAGE = 15,
+	MADV_POPULATE_READ = 22,
+	MADV_POPULATE_WRITE = 23,
+	MMF_DUMPABLE_MASK = 3,
+	SUID_DUMP_USER = 1,
+	ENOENT = 2,
+	ENOMEM = 12,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long r10, r9, r8, dx, si, di, orig_ax;
+};
+
+struct thread_info {
+	__u32 status;
+};
+
+struct mm_struct {
+	unsigned long brk, flags;
+};
+
+/* mm_struct since its flags are a bitmap (6.18); the suffix is not part of the name. */
+struct mm_flags {
+	unsigned long __mm_flags[1];
+};
+struct mm_struct___bitmap {
+	struct mm_flags flags;
+};
+
+struct vm_area_struct {
+	unsigned long vm_flags;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	struct mm_struct *mm;
+	int pid, tgid;
+};
+
+#pragma clang attribute pop
+
+#endif

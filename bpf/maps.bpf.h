@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Every map and every setting, and the only functions that look them up. Sizes
+ * marked "set at load" are set by user space between open and load.
+ */
+#ifndef ALLOCTRACE_BPF_MAPS_BPF_H
+#define ALLOCTRACE_BPF_MAPS_BPF_H
+
+/* The user's choices and the kernel's sizes: constants for the verifier. */
+const volatile __u32 cfg_pid_cnt = 1; /* tids and tgids are below */
+const volatile bool cfg_is_following; /* children of targets are targets */
+const volatile bool cfg_is_storage;   /* slots are in task storage */
+/* By syscall number: AT_SYS_* of the x86-64 ABI | of the ia32 ABI << 4. */
+const volatile __u8 cfg_syscalls[AT_NR_CNT];
+
+/* Phases that some process entered, written as 1. */
+__u8 phases_seen[AT_PHASE_CNT];
+
+/*
+ * What is going on in one thread; zero = nothing. Written only by that thread,
+ * and cleared when it dies. A cache line each, because neighbours in tid run
+ * on different CPUs.
+ */
+struct slot {
+	__u64 start_ns; /* of the call; 0 = not inside one */
+	__u64 aux;      /* state at entry: enum aux for mprotect, old mm->brk for brk */
+	__u64 fault_ns; /* start of the page fault; 0 = not inside one */
+	__u8 syscall;   /* AT_SYS_* */
+	__u8 phase;     /* in force when the call began */
+	__u8 fault_phase;
+	__u8 pad[5];
+} __attribute__((aligned(64)));
+
+/* key: tid */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set at load */
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+/* key: task */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct slot);
+} task_slots SEC(".maps");
+
+/* key: 0; value: one byte a tgid, 0 = not a target, else phase + 1 */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, 8); /* set at load */
+} targets SEC(".maps");
+
+/* key: phase * AT_CLASS_CNT + class */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, AT_PHASE_CNT *AT_CLASS_CNT);
+	__type(key, __u32);
+	__type(value, struct at_cell);
+} cells SEC(".maps");
+
+#define COUNTERS(name, cnt)                              \
+	struct {                                         \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY); \
+		__uint(max_entries, cnt);                \
+		__type(key, __u32);                      \
+		__type(value, __u64);                    \
+	} name SEC(".maps")
+
+COUNTERS(losses, AT_LOSS_CNT);    /* key: AT_LOSS_* */
+COUNTERS(compats, AT_SYS_CNT);    /* key: AT_SYS_*; 32-bit calls */
+COUNTERS(advices, AT_ADVICE_CNT); /* key: advice; calls in madvise.other */
+/* key: AT_SYS_*; calls entered and not left. Only the sum over CPUs means something. */
+COUNTERS(flights, AT_SYS_CNT);
+
+static __always_inline void counter_add(void *map, __u32 key, __u64 n)
+{
+	__u64 *cnt = bpf_map_lookup_elem(map, &key);
+
+	if (cnt)
+		*cnt += n;
+}
+
+static __always_inline void loss_count(enum at_loss loss)
+{
+	counter_add(&losses, loss, 1);
+}
+
+/* The target byte of a process; NULL when the table is too small for it. */
+static __always_inline __u8 *target_of(__u32 tgid)
+{
+	__u32 key = 0;
+	__u8 *bytes = bpf_map_lookup_elem(&targets, &key);
+
+	if (!bytes || tgid >= cfg_pid_cnt)
+		return NULL;
+	return bytes + tgid;
+}
+
+/* The slot of the current thread; NULL when there is none. */
+static __always_inline struct slot *slot_of(struct task_struct *task, __u32 tid, __u64 flags)
+{
+	if (cfg_is_storage)
+		return bpf_task_storage_get(&task_slots, task, NULL, flags);
+	return bpf_map_lookup_elem(&slots, &tid);
+}
+
+/* Adds one event to its cell. An error adds no bytes. */
+static __always_inline void cell_add(__u32 phase, __u32 class, __u64 start_ns, __u64 end_ns, __u64 bytes, __u32 err)
+{
+	__u32 key = phase * AT_CLASS_CNT + class;
+	struct at_cell *cell = bpf_map_lookup_elem(&cells, &key);
+	__u64 ns = end_ns - start_ns;
+	__u32 bucket;
+
+	if (!cell)
+		return;
+	if (end_ns < start_ns) {
+		loss_count(AT_LOSS_CLOCK_BACK);
+		ns = 0;
+	}
+	if (err) {
+		cell->errors++;
+		cell->last_errno = err;
+		cell->last_errno_ns = end_ns;
+	} else {
+		cell->bytes += bytes;
+	}
+	cell->sum_ns += ns;
+	if (ns > cell->max_ns)
+		cell->max_ns = ns;
+	bucket = at_hist_bucket(ns);
+	if (bucket < AT_HIST_CNT)
+		cell->hist[bucket]++;
+}
+
+#endif

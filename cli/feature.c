@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Finds out by trying what the kernel allows, and why not. Owns the sentences
+ * that tell users what stands in the way.
+ */
+#include "cli/feature.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/btf.h>
+#include <linux/capability.h>
+#include <linux/perf_event.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define BTF_PATH "/sys/kernel/btf/vmlinux"
+#define FENTRY_FUNC "__x64_sys_madvise"
+
+static const struct bpf_insn return_zero[] = {
+	{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+	{.code = BPF_JMP | BPF_EXIT},
+};
+#define RETURN_ZERO_CNT (sizeof(return_zero) / sizeof(return_zero[0]))
+
+static void __attribute__((format(printf, 3, 4))) feature__fail(struct feature *feature, int err, const char *fmt, ...)
+{
+	va_list args;
+
+	feature->is_ok = false;
+	feature->err = err;
+	va_start(args, fmt);
+	vsnprintf(feature->why, sizeof(feature->why), fmt, args);
+	va_end(args);
+}
+
+static void feature__pass(struct feature *feature)
+{
+	*feature = (struct feature){.is_ok = true};
+}
+
+/* First line of a small file; "" when it cannot be read. */
+static void read_line(const char *path, char *buf, size_t buf_bytes)
+{
+	FILE *file = fopen(path, "re");
+
+	buf[0] = '\0';
+	if (!file)
+		return;
+	if (!fgets(buf, (int)buf_bytes, file))
+		buf[0] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	fclose(file);
+}
+
+static bool has_cap(int cap)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+
+	if (syscall(SYS_capget, &header, data))
+		return false;
+	return data[CAP_TO_INDEX(cap)].effective & CAP_TO_MASK(cap);
+}
+
+static bool has_bpf_caps(void)
+{
+	return has_cap(CAP_SYS_ADMIN) || (has_cap(CAP_BPF) && has_cap(CAP_PERFMON));
+}
+
+/* Inside a user namespace capabilities say nothing about BPF. */
+static bool is_in_user_namespace(void)
+{
+	char map[64];
+	unsigned inside, outside, cnt;
+
+	read_line("/proc/self/uid_map", map, sizeof(map));
+	return sscanf(map, "%u %u %u", &inside, &outside, &cnt) == 3 && (outside || cnt != UINT32_MAX);
+}
+
+static bool has_seccomp(void)
+{
+	char line[128];
+	bool has = false;
+	FILE *file = fopen("/proc/self/status", "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (!strncmp(line, "Seccomp:", 8))
+			has = atoi(line + 8) != 0;
+	if (file)
+		fclose(file);
+	return has;
+}
+
+static bool is_locked_down(const char *level)
+{
+	char line[128], active[32];
+
+	read_line("/sys/kernel/security/lockdown", line, sizeof(line));
+	snprintf(active, sizeof(active), "[%s]", level);
+	return strstr(line, active) != NULL;
+}
+
+/* Why bpf(2) refused with err something that the kernel could do. */
+static void feature__refused(struct feature *feature, const char *what, int err)
+{
+	if (err == ENOSYS)
+		feature__fail(feature, err, "this kernel is built without BPF (CONFIG_BPF_SYSCALL)");
+	else if (err != EPERM && err != EACCES)
+		feature__fail(feature, err, "%s: %s", what, strerror(err));
+	else if (is_in_user_namespace())
+		feature__fail(feature, err,
+			      "%s is not permitted in a user namespace, whatever its capabilities: "
+			      "run as root of the host",
+			      what);
+	else if (!has_bpf_caps())
+		feature__fail(feature, err,
+			      "%s needs the capabilities CAP_BPF and CAP_PERFMON: run with sudo, or grant both", what);
+	else if (is_locked_down("confidentiality"))
+		feature__fail(feature, err, "kernel lockdown (mode confidentiality) forbids %s, even to root", what);
+	else if (has_seccomp())
+		feature__fail(feature, err,
+			      "a seccomp filter (of a container?) refuses %s although the capabilities are there",
+			      what);
+	else
+		feature__fail(feature, err,
+			      "a security module or container refuses %s although the capabilities are there", what);
+}
+
+static int load_trivial(enum bpf_prog_type type, enum bpf_attach_type attach_type, int btf_id)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach_type,
+		    .attach_btf_id = btf_id > 0 ? (unsigned)btf_id : 0);
+	int fd = bpf_prog_load(type, "at_probe", "Dual BSD/GPL", return_zero, RETURN_ZERO_CNT, &opts);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Creating it fails where locked memory is limited, on kernels that still count maps as such (before 5.11). */
+static bool can_create_map(void)
+{
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "at_probe", sizeof(uint32_t), 1 << 20, 1, NULL);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static void probe_bpf(struct feature *feature)
+{
+	char unprivileged[16];
+	int fd = load_trivial(BPF_PROG_TYPE_TRACEPOINT, 0, 0);
+
+	if (fd < 0) {
+		feature__refused(feature, "loading a BPF program", -fd);
+		read_line("/proc/sys/kernel/unprivileged_bpf_disabled", unprivileged, sizeof(unprivileged));
+		if (!has_bpf_caps() && !is_in_user_namespace() && atoi(unprivileged) && geteuid())
+			feature__fail(feature, -fd,
+				      "BPF is closed to ordinary users here (kernel.unprivileged_bpf_disabled=%d): "
+				      "run with sudo, or grant CAP_BPF and CAP_PERFMON",
+				      atoi(unprivileged));
+		return;
+	}
+	close(fd);
+	if (can_create_map())
+		feature__pass(feature);
+	else if (errno == EPERM && has_bpf_caps())
+		feature__fail(feature, EPERM,
+			      "BPF programs load but no 1 MiB map: raise the locked-memory limit "
+			      "(ulimit -l unlimited)");
+	else
+		feature__refused(feature, "creating a BPF map", errno);
+}
+
+static struct btf *probe_btf(struct feature *feature)
+{
+	struct btf *btf;
+
+	if (access(BTF_PATH, R_OK)) {
+		if (errno == ENOENT)
+			feature__fail(feature, ENOENT,
+				      "no type information in the kernel: " BTF_PATH
+				      " is missing (CONFIG_DEBUG_INFO_BTF)");
+		else
+			feature__fail(feature, errno, BTF_PATH ": %s", strerror(errno));
+		return NULL;
+	}
+	btf = btf__parse(BTF_PATH, NULL);
+	if (!btf)
+		feature__fail(feature, errno, BTF_PATH " holds no usable type information: %s", strerror(errno));
+	else
+		feature__pass(feature);
+	return btf;
+}
+
+static void probe_tp_btf(struct feature *feature, const struct btf *btf)
+{
+	int id = btf__find_by_name_kind(btf, "btf_trace_sys_enter", BTF_KIND_TYPEDEF), fd;
+
+	if (id < 0) {
+		feature__fail(feature, ENOENT, "this kernel has no syscall tracepoints (CONFIG_FTRACE_SYSCALLS)");
+		return;
+	}
+	fd = load_trivial(BPF_PROG_TYPE_TRACING, BPF_TRACE_RAW_TP, id);
+	if (fd < 0) {
+		feature__refused(feature, "a BPF program on a tracepoint", -fd);
+		return;
+	}
+	close(fd);
+	feature__pass(feature);
+}
+
+static void probe_fentry(struct feature *feature, const struct btf *btf)
+{
+	int id = btf__find_by_name_kind(btf, FENTRY_FUNC, BTF_KIND_FUNC), fd, link;
+
+	if (id < 0) {
+		feature__fail(feature, ENOENT, "the kernel's type information lacks " FENTRY_FUNC);
+		return;
+	}
+	fd = load_trivial(BPF_PROG_TYPE_TRACING, BPF_TRACE_FENTRY, id);
+	if (fd < 0) {
+		feature__refused(feature, "a BPF trampoline", -fd);
+		return;
+	}
+	link = bpf_raw_tracepoint_open(NULL, fd);
+	if (link < 0) {
+		feature__refused(feature, "attaching a BPF trampoline", errno);
+	} else {
+		feature__pass(feature);
+		close(link);
+	}
+	close(fd);
+}
+
+static void probe_fault_event(struct feature *feature)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_PAGE_FAULTS_MIN,
+		.sample_period = 1,
+		.disabled = 1,
+		.inherit = 1,
+	};
+	int event, prog;
+
+	event = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (event < 0) {
+		if (errno == EACCES || errno == EPERM)
+			feature__refused(feature, "a page fault event", errno);
+		else
+			feature__fail(feature, errno, "page fault events (perf_event_open): %s", strerror(errno));
+		return;
+	}
+	prog = load_trivial(BPF_PROG_TYPE_PERF_EVENT, 0, 0);
+	if (prog < 0)
+		feature__refused(feature, "a BPF program on a perf event", -prog);
+	else if (ioctl(event, PERF_EVENT_IOC_SET_BPF, prog))
+		feature__refused(feature, "a BPF program on a page fault event", errno);
+	else
+		feature__pass(feature);
+	if (prog >= 0)
+		close(prog);
+	close(event);
+}
+
+static void probe_task_storage(struct feature *feature)
+{
+	int res = libbpf_probe_bpf_map_type(BPF_MAP_TYPE_TASK_STORAGE, NULL);
+
+	if (res == 1)
+		feature__pass(feature);
+	else
+		feature__fail(feature, res < 0 ? -res : EINVAL, "this kernel has no BPF task storage");
+}
+
+/* Everything below BTF needs it and a working bpf(2). */
+static void probe_tracing(struct features *features, const struct btf *btf)
+{
+	struct feature *needed = features->bpf.is_ok ? &features->btf : &features->bpf;
+
+	if (!needed->is_ok) {
+		features->tp_btf = *needed;
+		features->fentry = *needed;
+		features->fault_event = *needed;
+		features->task_storage = *needed;
+		return;
+	}
+	probe_tp_btf(&features->tp_btf, btf);
+	probe_fentry(&features->fentry, btf);
+	probe_fault_event(&features->fault_event);
+	probe_task_storage(&features->task_storage);
+}
+
+static int silent(enum libbpf_print_level level, const char *fmt, va_list args)
+{
+	(void)level;
+	(void)fmt;
+	(void)args;
+	return 0;
+}
+
+void feature__probe(struct features *features)
+{
+	libbpf_print_fn_t print = libbpf_set_print(silent);
+	char line[32];
+	struct btf *btf;
+
+	*features = (struct features){0};
+	read_line("/proc/sys/kernel/pid_max", line, sizeof(line));
+	features->pid_max = atoi(line);
+	if (features->pid_max <= 0)
+		features->pid_max = 4 << 20; /* no kernel has more */
+	probe_bpf(&features->bpf);
+	btf = probe_btf(&features->btf);
+	probe_tracing(features, btf);
+	btf__free(btf);
+	features->best_tier = features->tp_btf.is_ok ? 1 : 0;
+	libbpf_set_print(print);
+}
+
+void feature__advice(const struct features *features, int tier, char *buf, size_t buf_bytes)
+{
+	const struct feature *feature = NULL;
+
+	buf[0] = '\0';
+	if (tier >= 1) /* 2 is not built yet */
+		return;
+	if (features->best_tier > tier) {
+		snprintf(buf, buf_bytes, "tier %d works here but a lower one was asked for: leave out --tier",
+			 features->best_tier);
+		return;
+	}
+	if (!features->bpf.is_ok)
+		feature = &features->bpf;
+	else if (!features->btf.is_ok)
+		feature = &features->btf;
+	else
+		feature = &features->tp_btf;
+	snprintf(buf, buf_bytes, "no kernel-side counts: %s", feature->why);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sums, quantiles and names of a finished measurement. Pure arithmetic. */
+#include "cli/profile.h"
+
+#include <stdlib.h>
+
+struct profile *profile__new(void)
+{
+	struct profile *profile = calloc(1, sizeof(*profile));
+
+	if (profile)
+		profile->overcommit_memory = -1;
+	return profile;
+}
+
+void profile__free(struct profile *profile)
+{
+	if (!profile)
+		return;
+	for (char **arg = profile->argv; arg && *arg; arg++)
+		free(*arg);
+	free(profile->argv);
+	free(profile->tune);
+	free(profile);
+}
+
+void profile__add_class(struct class_stat *dst, const struct class_stat *src)
+{
+	dst->call_cnt += src->call_cnt;
+	dst->error_cnt += src->error_cnt;
+	if (src->last_errno && (!dst->last_errno || src->last_errno_ns >= dst->last_errno_ns)) {
+		dst->last_errno = src->last_errno;
+		dst->last_errno_ns = src->last_errno_ns;
+	}
+	dst->bytes += src->bytes;
+	dst->sum_ns += src->sum_ns;
+	if (src->max_ns > dst->max_ns)
+		dst->max_ns = src->max_ns;
+	for (int i = 0; i < AT_HIST_CNT; i++)
+		dst->hist[i] += src->hist[i];
+}
+
+static void profile__add_self(struct atm_sums *dst, const struct atm_sums *src)
+{
+	for (int i = 0; i < ATM_KIND_CNT; i++) {
+		dst->call_cnt[i] += src->call_cnt[i];
+		dst->error_cnt[i] += src->error_cnt[i];
+	}
+	for (int i = 0; i < ATM_DECISION_CNT; i++)
+		dst->decision_cnt[i] += src->decision_cnt[i];
+	for (int i = 0; i < ATM_BAND_CNT; i++) {
+		dst->requests.malloc_cnt[i] += src->requests.malloc_cnt[i];
+		dst->requests.free_cnt[i] += src->requests.free_cnt[i];
+		dst->requests.realloc_cnt[i] += src->requests.realloc_cnt[i];
+	}
+}
+
+void profile__total(const struct profile *profile, struct phase_stat *dst)
+{
+	*dst = (struct phase_stat){0};
+	for (int phase = 0; phase < AT_PHASE_CNT; phase++) {
+		for (int class = 0; class < AT_CLASS_CNT; class ++)
+			profile__add_class(&dst->classes[class], &profile->phases[phase].classes[class]);
+		profile__add_self(&dst->self, &profile->phases[phase].self);
+	}
+}
+
+uint64_t profile__quantile_ns(const struct class_stat *stat, double q)
+{
+	double wanted = q * (double)stat->call_cnt;
+	uint64_t seen_cnt = 0, edge_ns;
+
+	if (!stat->call_cnt)
+		return 0;
+	for (int i = 0; i < AT_HIST_CNT - 1; i++) {
+		seen_cnt += stat->hist[i];
+		if (!seen_cnt || (double)seen_cnt < wanted)
+			continue;
+		edge_ns = at_hist_upper_ns(i);
+		return edge_ns < stat->max_ns ? edge_ns : stat->max_ns;
+	}
+	return stat->max_ns;
+}
+
+uint64_t profile__mean_ns(const struct class_stat *stat)
+{
+	return stat->call_cnt ? stat->sum_ns / stat->call_cnt : 0;
+}
+
+bool profile__is_exact(const struct profile *profile)
+{
+	for (int i = 0; i < AT_LOSS_CNT; i++)
+		if (i != AT_LOSS_NEVER_RETURNED && profile->loss_cnt[i])
+			return false;
+	return !profile->recursion_miss_cnt;
+}
+
+const char *profile__class_name(enum at_class class)
+{
+#define X(id, name, sys) [AT_CLASS_##id] = name,
+	static const char *const names[AT_CLASS_CNT] = { AT_CLASSES(X) };
+#undef X
+
+	return (unsigned)class < AT_CLASS_CNT ? names[class] : NULL;
+}
+
+const char *profile__syscall_name(enum at_syscall syscall)
+{
+#define X(id, name, nr, ia32, ia32_2) [AT_SYS_##id] = name,
+	static const char *const names[AT_SYS_CNT] = { AT_SYSCALLS(X) };
+#undef X
+
+	return (unsigned)syscall < AT_SYS_CNT ? names[syscall] : NULL;
+}
+
+const char *profile__phase_name(enum at_phase phase)
+{
+	static const char *const names[AT_PHASE_CNT] = {
+		[AT_PHASE_STARTUP] = "startup",
+		[AT_PHASE_MEASURED] = "measured",
+		[AT_PHASE_TEARDOWN] = "teardown",
+	};
+
+	return (unsigned)phase < AT_PHASE_CNT ? names[phase] : NULL;
+}
+
+const char *profile__kind_name(enum atm_kind kind)
+{
+#define X(id, name) [ATM_KIND_##id] = name,
+	static const char *const names[ATM_KIND_CNT] = {ATM_KINDS(X)};
+#undef X
+
+	return (unsigned)kind < ATM_KIND_CNT ? names[kind] : NULL;
+}
+
+enum at_syscall profile__class_syscall(enum at_class class)
+{
+#define X(id, name, sys) [AT_CLASS_##id] = AT_SYS_##sys,
+	static const enum at_syscall syscalls[AT_CLASS_CNT] = { AT_CLASSES(X) };
+#undef X
+
+	return (unsigned)class < AT_CLASS_CNT ? syscalls[class] : AT_SYS_INVALID;
+}
