@@ -249,4 +249,4 @@ help: ## list the targets
 	@echo
 	@echo '  V=1 shows commands; STATIC=1 links libbpf, libelf, zlib and jansson in; O=DIR builds elsewhere.'
 
--include $(shell find $(O) -name '*.d' -not -path '$(O)/asan/*' -not -path '$(O)/ubsan/*' 2>/dev/null)
+-include $(shell find $(O) -name '*.d' -not -path '$(O)/*san/*' -not -path '$(O)/static/*' 2>/dev/null)

@@ -5,7 +5,7 @@
 tool=${CLANG_FORMAT:-clang-format-14}
 if ! command -v "$tool" >/dev/null; then
 	echo "skip format: $tool is not installed"
-elif out=$(make -s check-format CLANG_FORMAT="$tool" 2>&1); then
+elif out=$(make -s O="$O" check-format CLANG_FORMAT="$tool" 2>&1); then
 	echo "ok format"
 else
 	echo "not ok format: make format would change$(echo "$out" | sed -n 's/:.*//p' | sort -u | tr '\n' ' ' | sed 's/^/ /')"

@@ -7,8 +7,8 @@ if ! command -v "$tool" >/dev/null; then
 	echo "skip tidy: $tool is not installed"
 	exit 0
 fi
-make -s -k -j"$(nproc)" tidy CLANG_TIDY="$tool"
-for file in $(make -s tidy-files); do
+make -s O="$O" -k -j"$(nproc)" tidy CLANG_TIDY="$tool"
+for file in $(make -s O="$O" tidy-files); do
 	stamp=$O/tidy/${file%.c}.ok
 	if [ -e "$stamp" ] && [ "$stamp" -nt "$file" ]; then
 		echo "ok tidy $file"

@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# timeout: 300
+# What `make install` puts in place works from there, and `make uninstall` takes
+# all of it away; `make STATIC=1` needs none of the libraries it links in.
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+
+result() { # result NAME STATUS WHY
+	if [ "$2" = 0 ]; then echo "ok $1"; else echo "not ok $1: $3"; fi
+}
+
+make -s O="$O" install DESTDIR="$dir" PREFIX=/usr
+result 'install' $? 'make install fails'
+
+"$dir/usr/bin/alloctrace" list >"$dir/list" && grep -q trim_loop "$dir/list"
+result 'installed list' $? 'the installed alloctrace does not list trim_loop'
+
+"$dir/usr/bin/alloctrace" run --tier 0 -o "$dir/report" trim_loop --iterations 7 >/dev/null && grep -q -w bundled "$dir/report"
+result 'installed run' $? 'the installed alloctrace does not run trim_loop under the bundled allocator'
+
+if command -v pkg-config >/dev/null; then
+	cat >"$dir/user.c" <<-'C'
+		#include <atmalloc.h>
+		int main(void)
+		{
+			return atmalloc_set_policy("none");
+		}
+	C
+	export PKG_CONFIG_PATH="$dir/usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$dir"
+	# shellcheck disable=SC2046
+	"${CC:-gcc}" -I"$dir/usr/include" "$dir/user.c" $(pkg-config --cflags --libs atmalloc) -o "$dir/user" &&
+		LD_LIBRARY_PATH="$dir/usr/lib/alloctrace" "$dir/user"
+	result 'installed atmalloc.pc' $? 'a program cannot be built with it, or does not run'
+else
+	echo 'skip installed atmalloc.pc: pkg-config is not installed'
+fi
+
+make -s O="$O" uninstall DESTDIR="$dir" PREFIX=/usr
+left=$(find "$dir/usr" ! -type d)
+[ -z "$left" ]
+result 'uninstall' $? "left behind: $left"
+
+make -s O="$O/static" STATIC=1 "$O/static/alloctrace" &&
+	needed=$(readelf -d "$O/static/alloctrace" | grep NEEDED | grep -E 'bpf|elf|libz|jansson|zstd')
+[ -x "$O/static/alloctrace" ] && [ -z "$needed" ]
+result 'static' $? "still needs: $needed"
