@@ -101,8 +101,7 @@ enum { ATM_BAND_CNT = 8 };
 enum { ATM_PHASE_CNT = 3 };
 
 /*
- * Requests of one heap. Written only by the thread that owns the heap, read by
- * anyone. A realloc counts as one realloc, in the band of the new size,
+ * Requests. A realloc counts as one realloc, in the band of the new size,
  * whatever it does inside.
  */
 struct atm_requests {
@@ -112,6 +111,15 @@ struct atm_requests {
 };
 _Static_assert(sizeof(struct atm_requests) == 192, "three cache lines");
 
+/*
+ * What one heap counts, on cache lines of its own. Written only by the thread
+ * that has the heap, read by anyone.
+ */
+struct atm_cell {
+	_Alignas(64) struct atm_requests requests;
+	uint64_t decision_cnt[ATM_DECISION_CNT];
+};
+
 /* Everything that the allocator counts, summed. */
 struct atm_sums {
 	uint64_t call_cnt[ATM_KIND_CNT];
@@ -120,7 +128,7 @@ struct atm_sums {
 	struct atm_requests requests;
 };
 
-/* Heaps that exist at once beyond this number do not count their requests. */
+/* Heaps that exist at once beyond this number count nothing of their own. */
 enum { ATM_CELL_CNT = 512 };
 
 /*
@@ -128,12 +136,12 @@ enum { ATM_CELL_CNT = 512 };
  * zero at start. Under `alloctrace run` a shared mapping of a memfd stands in
  * its place (atm_handover), so that the CLI can read it after any death.
  *
- * live.requests is unused: requests are in cells[]. At each phase marker the
+ * The sums of a process are live plus all cells[]. At each phase marker the
  * sums so far are stored in at_phase[phase]; phase p's own counts are the
  * sums at the next marker (or the end) minus at_phase[p].
  */
 struct atm_counters {
-	uint64_t magic; /* ATM_MAGIC once initialised */
+	_Alignas(4096) uint64_t magic; /* ATM_MAGIC once initialised */
 	uint32_t abi;
 	uint32_t pid;                /* as the process itself sees it */
 	uint32_t phase;              /* in force */
@@ -141,13 +149,13 @@ struct atm_counters {
 	uint64_t uncounted_heap_cnt; /* heaps beyond ATM_CELL_CNT */
 	struct atm_sums live;        /* atomic adds */
 	struct atm_sums at_phase[ATM_PHASE_CNT];
-	_Alignas(64) struct atm_requests cells[ATM_CELL_CNT];
+	struct atm_cell cells[ATM_CELL_CNT];
 };
-enum { ATM_COUNTERS_BYTES = 128 << 10 };
-_Static_assert(sizeof(struct atm_counters) <= ATM_COUNTERS_BYTES, "counters fit their mapping");
+enum { ATM_COUNTERS_BYTES = 164 << 10 };
+_Static_assert(sizeof(struct atm_counters) == ATM_COUNTERS_BYTES, "whole pages: it is mapped over");
 
 /*
- * The control block: exported as `atmalloc_control`, page-aligned. `policy`
+ * The control block: exported as `atmalloc_control`. `policy`
  * may be written from outside at any time (one aligned 32-bit word).
  */
 struct atm_control {
@@ -159,6 +167,8 @@ struct atm_control {
 	uint64_t tune[ATM_TUNE_CNT];
 	uint64_t commit_batch_fixed_pages;  /* in force when policy commit is off */
 	uint64_t commit_batch_scaled_pages; /* in force when it is on */
+	uint64_t cpu_cnt;                   /* as the two batches were computed with */
+	uint64_t ram_pages;                 /* the smaller of the machine's and the cgroup's */
 };
 
 /*

@@ -26,6 +26,7 @@ static inline uint64_t atm_tune(enum atm_tunable tunable)
 	return __atomic_load_n(&atmalloc_control.tune[tunable], __ATOMIC_RELAXED);
 }
 
+/* For decisions that no heap takes; a heap's own go to its cell. */
 static inline void atm_count_decision(enum atm_decision decision)
 {
 	__atomic_fetch_add(&atmalloc_counters.live.decision_cnt[decision], 1, __ATOMIC_RELAXED);

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Invariants as code: `--tune check=full`, and the tests, walk a heap and end
+ * the process at the first thing that does not hold. Reads only.
+ */
+#include "alloc/heap.h"
+#include "alloc/policy.h"
+
+#define HOLDS(condition, p)                                   \
+	do {                                                  \
+		if (UNLIKELY(!(condition)))                   \
+			atm_misuse("broken: " #condition, p); \
+	} while (0)
+
+static void check_slab(struct heap *heap, struct page_run *slab)
+{
+	char *start = atm_run_addr(slab);
+	size_t slab_bytes = (size_t)slab->page_cnt << atm_page_shift;
+	uint32_t free_cnt = 0;
+
+	HOLDS(slab->class < CLASS_CNT && slab->block_bytes == atm_class_bytes(slab->class), slab);
+	HOLDS(slab->carved_cnt <= slab->block_cnt && slab->used_cnt <= slab->carved_cnt, slab);
+	HOLDS((size_t)slab->block_cnt * slab->block_bytes <= slab_bytes, slab);
+	for (char *block = slab->free; block; block = *(char **)block, free_cnt++) {
+		HOLDS(block >= start && block < start + slab_bytes, slab);
+		HOLDS((size_t)(block - start) % slab->block_bytes == 0, block);
+		HOLDS(free_cnt < slab->carved_cnt, slab); /* else the list has a cycle */
+	}
+	HOLDS(free_cnt + slab->used_cnt == slab->carved_cnt, slab);
+	HOLDS(!slab->is_listed || slab != heap->slabs[slab->class], slab);
+}
+
+/* Every page below the top lies in exactly one run; returns the free runs. */
+static uint32_t check_segment(struct heap *heap, struct segment *segment, uint32_t *used_pages)
+{
+	uint32_t free_cnt = 0, kind_before = RUN_NONE, page = segment->first_page;
+
+	HOLDS(segment->heap == heap && atm_is_in_segment(segment), segment);
+	HOLDS(segment->first_page <= segment->top_page && segment->top_page <= segment->dirty_page, segment);
+	HOLDS(segment->dirty_page <= segment->committed_page && segment->committed_page <= segment->page_cnt, segment);
+	while (page < segment->top_page) {
+		struct page_run *run = &segment->runs[page];
+
+		HOLDS(run->page_cnt > 0 && run->page_cnt <= segment->top_page - page, run);
+		HOLDS(segment->head[page] == page && segment->head[page + run->page_cnt - 1] == page, run);
+		HOLDS(run->kind >= RUN_FREE && run->kind <= RUN_CACHED, run);
+		HOLDS(run->kind != RUN_FREE || kind_before != RUN_FREE, run);
+		if (run->kind == RUN_SLAB)
+			check_slab(heap, run);
+		if (run->kind == RUN_SLAB || run->kind == RUN_USED)
+			*used_pages += run->page_cnt;
+		free_cnt += run->kind == RUN_FREE;
+		kind_before = run->kind;
+		page += run->page_cnt;
+	}
+	HOLDS(kind_before != RUN_FREE, segment); /* it would have lowered the top */
+	return free_cnt;
+}
+
+static void check_lists(struct heap *heap, uint32_t free_cnt)
+{
+	uint32_t listed_cnt = 0, quick_pages = 0, tail_pages = 0;
+	uint64_t held_pages = 0;
+
+	for (unsigned bin = 0; bin < BIN_CNT; bin++) {
+		HOLDS(!heap->bins[bin] == !(heap->bin_map[bin / 64] >> (bin % 64) & 1), heap);
+		for (struct page_run *run = heap->bins[bin]; run; run = run->next, listed_cnt++)
+			HOLDS(run->kind == RUN_FREE, run);
+	}
+	HOLDS(listed_cnt == free_cnt, heap);
+	for (uint32_t i = 1; i <= QUICK_PAGES_MAX; i++)
+		for (struct page_run *run = heap->quick[i]; run; run = run->next, quick_pages += i)
+			HOLDS(run->kind == RUN_CACHED && run->page_cnt == i, run);
+	HOLDS(quick_pages == heap->quick_page_cnt && quick_pages <= PAGE_CACHE_PAGES, heap);
+	for (struct large *large = heap->held_newest; large; large = large->older) {
+		HOLDS(large->state == LARGE_HELD && atm_large_find(large->addr) == large, large);
+		held_pages += large->map_bytes >> atm_page_shift;
+	}
+	HOLDS(held_pages == heap->held_page_cnt && held_pages <= heap->quota_page_cnt, heap);
+	for (uint32_t i = 0; i < heap->tail_cnt; i++) {
+		HOLDS(heap->tails[i]->state == LARGE_CACHED, heap->tails[i]);
+		tail_pages += (uint32_t)(heap->tails[i]->map_bytes >> atm_page_shift);
+	}
+	HOLDS(tail_pages == heap->tail_page_cnt && tail_pages <= PAGE_CACHE_PAGES, heap);
+}
+
+void atm_check_heap(struct heap *heap)
+{
+	uint32_t free_cnt = 0, used_pages = 0;
+
+	for (struct segment *segment = heap->segments; segment; segment = segment->next)
+		free_cnt += check_segment(heap, segment, &used_pages);
+	HOLDS(used_pages == heap->used_page_cnt, heap);
+	check_lists(heap, free_cnt);
+	for (unsigned class = 0; class < CLASS_CNT; class ++)
+		for (struct page_run *slab = heap->partial[class]; slab; slab = slab->next)
+			HOLDS(slab->kind == RUN_SLAB && slab->is_listed && slab->class == class, slab);
+}
+
+void atm_check_sometimes(struct heap *heap)
+{
+	if (UNLIKELY(atm_tune(ATM_TUNE_CHECK)) && (++heap->slow_cnt & 15) == 0)
+		atm_check_heap(heap);
+}

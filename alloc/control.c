@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The control block and the counters: their storage, the handover of the
+ * counters to alloctrace, phases. Formats are in control.h.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "alloc/atmalloc.h"
+#include "alloc/heap.h"
+#include "alloc/policy.h"
+#include "alloc/settings.h"
+#include "alloc/syscall.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT struct atm_control atmalloc_control = {
+	.magic = ATM_MAGIC,
+	.abi = ATM_ABI,
+	.bytes = sizeof(struct atm_control),
+	.policy = POLICY_ALL,
+	.policy_default = POLICY_ALL,
+#define X(id, name, unit, dflt, help) [ATM_TUNE_##id] = dflt,
+	.tune = {ATM_TUNABLES(X)},
+#undef X
+	/* Until the constructor knows the machine. */
+	.commit_batch_fixed_pages = 32,
+	.commit_batch_scaled_pages = 32,
+	.cpu_cnt = 1,
+};
+
+EXPORT struct atm_counters atmalloc_counters;
+
+/* Address of the handover socket, kept for forked children; empty: none. */
+static struct sockaddr_un handover_address;
+static socklen_t handover_address_bytes;
+
+struct atm_cell *atm_control_cell(uint32_t heap_index)
+{
+	return heap_index < ATM_CELL_CNT ? &atmalloc_counters.cells[heap_index] : NULL;
+}
+
+/* ---- handover ---- */
+
+/* Connects and receives the memfd; returns it, or -errno. */
+static int receive_memfd(struct atm_handover *handover)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec iov = {.iov_base = handover, .iov_len = sizeof(*handover)};
+	struct msghdr message = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	long fd = atm_syscall(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0, 0, 0), ret;
+	int memfd = -ENOMSG;
+
+	if (fd < 0)
+		return (int)fd;
+	ret = atm_syscall(SYS_connect, fd, (long)&handover_address, handover_address_bytes, 0, 0, 0);
+	if (ret == 0)
+		ret = atm_syscall(SYS_recvmsg, fd, (long)&message, MSG_CMSG_CLOEXEC | MSG_WAITALL, 0, 0, 0);
+	if (ret == (long)sizeof(*handover) && message.msg_controllen >= sizeof(control.header) &&
+	    control.header.cmsg_level == SOL_SOCKET && control.header.cmsg_type == SCM_RIGHTS)
+		memcpy(&memfd, CMSG_DATA(&control.header), sizeof(memfd));
+	atm_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
+	return memfd;
+}
+
+/*
+ * Maps the shared counters over ours. What is counted so far goes along when
+ * keep_bytes says so (the part that may be non-zero, to touch no more pages).
+ */
+static int hand_over(size_t keep_bytes)
+{
+	struct atm_handover handover;
+	int memfd = receive_memfd(&handover), err = -EPROTO;
+
+	if (memfd < 0)
+		return memfd;
+	if (handover.magic == ATM_MAGIC && handover.abi == ATM_ABI && handover.bytes == ATM_COUNTERS_BYTES) {
+		long ret = atm_syscall(SYS_pwrite64, memfd, (long)&atmalloc_counters, (long)keep_bytes,
+				       (long)handover.offset, 0, 0);
+
+		err = ret == (long)keep_bytes ? 0 : (int)ret;
+		if (!err)
+			err = atm_os_map_shared(&atmalloc_counters, ATM_COUNTERS_BYTES, memfd, handover.offset);
+	}
+	atm_syscall(SYS_close, memfd, 0, 0, 0, 0, 0);
+	if (!err)
+		atm_count_call(ATM_KIND_MMAP_FILE, 0);
+	return err;
+}
+
+static void counters_begin(uint32_t phase)
+{
+	atmalloc_counters.magic = ATM_MAGIC;
+	atmalloc_counters.abi = ATM_ABI;
+	atmalloc_counters.pid = (uint32_t)getpid();
+	atmalloc_counters.phase = phase;
+	atmalloc_counters.phases_seen = 1u << phase;
+}
+
+void atm_control_start(void)
+{
+	const char *name = getenv(ATM_HANDOVER_ENV);
+	size_t name_bytes = name ? strlen(name) : 0;
+
+	counters_begin(0);
+	if (name_bytes == 0 || name_bytes >= sizeof(handover_address.sun_path))
+		return;
+	handover_address.sun_family = AF_UNIX;
+	memcpy(handover_address.sun_path + 1, name, name_bytes); /* abstract: a zero byte first */
+	handover_address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name_bytes);
+	/* One thread so far, so one heap. */
+	if (hand_over(offsetof(struct atm_counters, cells) + sizeof(struct atm_cell)))
+		handover_address_bytes = 0; /* nobody there: the counters stay private */
+}
+
+/* The child counts from zero, in a mapping of its own. */
+void atm_control_fork_child(void)
+{
+	uint32_t phase = atmalloc_counters.phase;
+
+	if (handover_address_bytes && hand_over(0) == 0)
+		counters_begin(phase);
+	else if (handover_address_bytes && atm_os_map_over(&atmalloc_counters, ATM_COUNTERS_BYTES) == 0)
+		counters_begin(phase);
+	else
+		atmalloc_counters.pid = (uint32_t)getpid();
+}
+
+/* ---- phases ---- */
+
+static void sum_up(struct atm_sums *sums)
+{
+	*sums = atmalloc_counters.live;
+	for (unsigned i = 0; i < ATM_CELL_CNT; i++) {
+		const struct atm_cell *cell = &atmalloc_counters.cells[i];
+
+		for (unsigned band = 0; band < ATM_BAND_CNT; band++) {
+			sums->requests.malloc_cnt[band] += cell->requests.malloc_cnt[band];
+			sums->requests.free_cnt[band] += cell->requests.free_cnt[band];
+			sums->requests.realloc_cnt[band] += cell->requests.realloc_cnt[band];
+		}
+		for (unsigned decision = 0; decision < ATM_DECISION_CNT; decision++)
+			sums->decision_cnt[decision] += cell->decision_cnt[decision];
+	}
+}
+
+EXPORT void atmalloc_phase(unsigned phase)
+{
+	if (phase >= ATM_PHASE_CNT)
+		return;
+	/* The marker itself belongs to the phase that it ends, as the tracer bills it. */
+	atm_os_mark_phase(phase);
+	sum_up(&atmalloc_counters.at_phase[phase]);
+	atmalloc_counters.phase = phase;
+	atmalloc_counters.phases_seen |= 1u << phase;
+}
+
+/* ---- settings from inside the process ---- */
+
+EXPORT int atmalloc_set_policy(const char *set)
+{
+	struct settings_error error;
+	uint32_t policy;
+	int err = settings__parse_policy(set, atmalloc_control.policy_default, &policy, &error);
+
+	if (!err)
+		__atomic_store_n(&atmalloc_control.policy, policy, __ATOMIC_RELAXED);
+	return err;
+}
+
+EXPORT size_t atmalloc_get_policy(char *buf, size_t buf_bytes)
+{
+	return settings__format_policy(atm_policy(), buf, buf_bytes);
+}
+
+EXPORT int atmalloc_set_tune(const char *list)
+{
+	struct settings_error error;
+	uint64_t tune[ATM_TUNE_CNT];
+	int err;
+
+	memcpy(tune, atmalloc_control.tune, sizeof(tune));
+	err = settings__parse_tune(list, tune, &error);
+	for (unsigned i = 0; !err && i < ATM_TUNE_CNT; i++)
+		__atomic_store_n(&atmalloc_control.tune[i], tune[i], __ATOMIC_RELAXED);
+	return err;
+}

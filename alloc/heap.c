@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Which thread has which heap: made, adopted, left behind, shared at a
+ * thread's very end; blocks handed over between heaps; fork.
+ */
+#include "alloc/heap.h"
+
+#include <pthread.h>
+#include <sys/auxv.h>
+
+#include "alloc/lock.h"
+#include "alloc/meta.h"
+#include "alloc/policy.h"
+#include "alloc/stack.h"
+
+__thread struct heap *atm_heap __attribute__((tls_model("initial-exec")));
+/* This thread has left its heap and ends: no heap for it any more. */
+static __thread bool is_ending __attribute__((tls_model("initial-exec")));
+
+uintptr_t atm_free_key;
+
+static struct atm_lock heaps_lock; /* the two lists, and every idle heap */
+static struct heap *all_heaps, *idle_heaps;
+static uint32_t heap_cnt;
+static struct atm_lock shared_lock; /* the heap below */
+static struct heap *shared_heap;
+static pthread_key_t end_key;
+static bool has_end_key;
+
+static void init_once(void)
+{
+	const uintptr_t *random = (const uintptr_t *)getauxval(AT_RANDOM);
+
+	if (LIKELY(atm_page_bytes))
+		return;
+	/* The first request of the process, long before its second thread. */
+	atm_os_init();
+	atm_free_key = (random ? random[1] : (uintptr_t)&atm_free_key) | 1ull << 63;
+}
+
+static struct heap *heap_new(void)
+{
+	struct heap *heap = atm_meta_alloc(sizeof(*heap));
+
+	if (!heap)
+		return NULL;
+	for (unsigned class = 0; class < CLASS_CNT; class ++)
+		heap->slabs[class] = &atm_empty_slab;
+	heap->cell = atm_control_cell(heap_cnt);
+	if (!heap->cell) {
+		/* More heaps at once than cells: this one's counts are lost, and counted as lost. */
+		heap->cell = atm_meta_alloc(sizeof(*heap->cell));
+		if (!heap->cell)
+			return NULL;
+		__atomic_fetch_add(&atmalloc_counters.uncounted_heap_cnt, 1, __ATOMIC_RELAXED);
+	}
+	heap_cnt++;
+	heap->next_heap = all_heaps;
+	all_heaps = heap;
+	return heap;
+}
+
+static struct heap *heap_acquire(void)
+{
+	struct heap *heap;
+
+	atm_lock_acquire(&heaps_lock);
+	heap = idle_heaps;
+	if (heap)
+		idle_heaps = heap->next_idle;
+	else
+		heap = heap_new();
+	atm_lock_release(&heaps_lock);
+	return heap;
+}
+
+struct heap *atm_heap_get(void)
+{
+	struct heap *heap = atm_heap;
+
+	if (LIKELY(heap) || is_ending)
+		return heap;
+	init_once();
+	heap = heap_acquire();
+	if (!heap)
+		return NULL;
+	heap->exit_round_cnt = 0;
+	atm_heap = heap;
+	/* May allocate: by now that works. */
+	if (has_end_key)
+		pthread_setspecific(end_key, heap);
+	return heap;
+}
+
+/*
+ * Destructors of other keys may still allocate and free, in an order that
+ * nobody promises: so this one asks to be called again until the last rounds.
+ */
+static void thread_end(void *arg)
+{
+	struct heap *heap = arg;
+
+	if (++heap->exit_round_cnt < 3 && pthread_setspecific(end_key, heap) == 0)
+		return;
+	is_ending = true;
+	atm_heap = NULL;
+	atm_heap_collect(heap);
+	/* Nobody may come to reuse these: held memory must not outlive its thread. */
+	atm_commit_release_all(heap);
+	atm_realloc_release_all(heap);
+	atm_lock_acquire(&heaps_lock);
+	heap->next_idle = idle_heaps;
+	idle_heaps = heap;
+	atm_lock_release(&heaps_lock);
+}
+
+struct heap *atm_heap_lock_shared(void)
+{
+	atm_lock_acquire(&shared_lock);
+	if (!shared_heap)
+		shared_heap = heap_acquire();
+	if (!shared_heap)
+		atm_lock_release(&shared_lock);
+	return shared_heap;
+}
+
+void atm_heap_unlock_shared(void)
+{
+	atm_lock_release(&shared_lock);
+}
+
+void atm_heap_free_remote(struct heap *owner, void *p)
+{
+	void **block = p;
+	uintptr_t mark = ~atm_free_key ^ (uintptr_t)p;
+	void *head = atomic_load_explicit(&owner->remote, memory_order_relaxed);
+
+	if (UNLIKELY((uintptr_t)block[1] == mark || (uintptr_t)block[1] == (atm_free_key ^ (uintptr_t)p)))
+		atm_misuse("double free", p);
+	block[1] = (void *)mark;
+	do
+		block[0] = head;
+	while (!atomic_compare_exchange_weak_explicit(&owner->remote, &head, p, memory_order_release,
+						      memory_order_relaxed));
+}
+
+static size_t heap_trim(struct heap *heap, size_t pad_bytes);
+
+void atm_heap_collect(struct heap *heap)
+{
+	void **block, *next;
+
+	if (UNLIKELY(heap->is_trim_wanted)) {
+		heap->is_trim_wanted = false;
+		heap_trim(heap, 0);
+	}
+	if (LIKELY(!atomic_load_explicit(&heap->remote, memory_order_relaxed)))
+		return;
+	for (block = atomic_exchange_explicit(&heap->remote, NULL, memory_order_acquire); block; block = next) {
+		next = block[0];
+		block[1] = NULL;
+		atm_free_own(heap, block);
+	}
+}
+
+/* What one heap can give back; the caller has it for itself. */
+static size_t heap_trim(struct heap *heap, size_t pad_bytes)
+{
+	size_t page_cnt = 0;
+
+	atm_heap_collect(heap);
+	atm_small_trim(heap);
+	page_cnt += atm_run_trim(heap, pad_bytes);
+	page_cnt += atm_commit_release_all(heap);
+	page_cnt += atm_realloc_release_all(heap);
+	return page_cnt;
+}
+
+size_t atm_heap_trim_all(size_t pad_bytes)
+{
+	struct heap *own = atm_heap_get();
+	size_t page_cnt = own ? heap_trim(own, pad_bytes) : 0;
+
+	atm_lock_acquire(&shared_lock);
+	if (shared_heap)
+		page_cnt += heap_trim(shared_heap, pad_bytes);
+	atm_lock_release(&shared_lock);
+	atm_lock_acquire(&heaps_lock);
+	for (struct heap *heap = all_heaps; heap; heap = heap->next_heap)
+		if (heap != own)
+			heap->is_trim_wanted = true; /* done by its own thread, when it next gets there */
+	for (struct heap *heap = idle_heaps; heap; heap = heap->next_idle)
+		page_cnt += heap_trim(heap, pad_bytes);
+	atm_lock_release(&heaps_lock);
+	return (page_cnt << atm_page_shift) + atm_stack_trim();
+}
+
+void atm_heap_sums(uint64_t *committed_pages, uint64_t *used_pages, uint64_t *cnt)
+{
+	*committed_pages = *used_pages = 0;
+	atm_lock_acquire(&heaps_lock);
+	*cnt = heap_cnt;
+	for (struct heap *heap = all_heaps; heap; heap = heap->next_heap) {
+		*committed_pages += __atomic_load_n(&heap->committed_page_cnt, __ATOMIC_RELAXED);
+		*used_pages += __atomic_load_n(&heap->used_page_cnt, __ATOMIC_RELAXED);
+	}
+	atm_lock_release(&heaps_lock);
+}
+
+static void fork_prepare(void)
+{
+	atm_lock_acquire(&shared_lock);
+	atm_lock_acquire(&heaps_lock);
+	atm_stack_fork_prepare();
+	atm_large_fork_prepare();
+	atm_meta_fork_prepare();
+}
+
+static void fork_parent(void)
+{
+	atm_meta_fork_parent();
+	atm_large_fork_parent();
+	atm_stack_fork_parent();
+	atm_lock_release(&heaps_lock);
+	atm_lock_release(&shared_lock);
+}
+
+/*
+ * Heaps of threads that do not exist here may have been caught in the middle
+ * of a change: they stay as they are, blocks freed into them are never looked
+ * at again. Idle heaps and the shared one were under their locks.
+ */
+static void fork_child(void)
+{
+	atm_meta_fork_child();
+	atm_large_fork_child();
+	atm_stack_fork_child();
+	atm_lock_reset(&heaps_lock);
+	atm_lock_reset(&shared_lock);
+	atm_commit_fork_child(atm_heap);
+	atm_control_fork_child();
+}
+
+static void heap_start(void)
+{
+	init_once();
+	has_end_key = pthread_key_create(&end_key, thread_end) == 0;
+	if (has_end_key && atm_heap)
+		pthread_setspecific(end_key, atm_heap);
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+/* Before other libraries' constructors, after libc's. */
+__attribute__((constructor(101))) static void library_start(void)
+{
+	heap_start();
+	atm_config_start();
+	atm_control_start();
+}

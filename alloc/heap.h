@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The structures of the allocator and who may call whom:
+ *
+ *   api.c -> small.c -> run.c -> os.c
+ *         -> large.c ----------> os.c
+ *         -> heap.c (which thread has which heap, frees from other threads)
+ *
+ * A heap is used by one thread at a time, without a lock; the exceptions say
+ * so. A dead thread's heap is adopted whole by a later thread.
+ */
+#ifndef ALLOCTRACE_ALLOC_HEAP_H
+#define ALLOCTRACE_ALLOC_HEAP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "alloc/control.h"
+#include "alloc/os.h"
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* Size classes: 16-byte steps to 128, then four to a doubling. */
+#define CLASS_CNT 36
+#define SMALL_MAX_BYTES ((size_t)16384)
+/* From here on a block is a mapping of its own. */
+#define LARGE_MIN_BYTES ((size_t)1 << 20)
+
+#define SEGMENT_SHIFT 26
+#define SEGMENT_BYTES ((size_t)1 << SEGMENT_SHIFT)
+#define SEGMENT_PAGES_MAX (SEGMENT_BYTES >> 12)
+#define ADDRESS_BITS 47
+
+/* What a run of pages is; RUN_NONE marks pages that no run starts at. */
+enum run_kind { RUN_NONE, RUN_FREE, RUN_USED, RUN_SLAB, RUN_CACHED };
+
+/*
+ * A run of pages: free, a block of its own, or a slab of equal blocks. Lives in
+ * the segment's array at the index of the run's first page. One cache line.
+ */
+struct page_run {
+	uint8_t kind;
+	uint8_t class;  /* slab: size class */
+	bool is_listed; /* slab: in the heap's partial list */
+	uint32_t page_cnt;
+	uint32_t block_bytes;         /* slab */
+	uint32_t block_recip;         /* slab: ceil(2^32 / block_bytes) */
+	uint16_t block_cnt;           /* slab: blocks that fit */
+	uint16_t carved_cnt;          /* slab: blocks ever put on the free list */
+	uint16_t used_cnt;            /* slab: blocks handed out */
+	void *free;                   /* slab: LIFO list through the blocks' first word */
+	struct page_run *next, *prev; /* free bin, page cache or partial list */
+};
+
+/*
+ * A segment: an aligned reservation. Pages [0, first) hold this record,
+ * [first, top) are partitioned into runs, [top, dirty) are free and may hold
+ * old contents, [dirty, committed) are free and read zero, the rest is PROT_NONE.
+ */
+struct segment {
+	struct heap *heap; /* never changes */
+	struct segment *next;
+	uint32_t page_cnt, first_page, top_page, dirty_page, committed_page;
+	uint32_t meta_page_cnt;              /* committed pages of this record */
+	uint16_t head[SEGMENT_PAGES_MAX];    /* page -> first page of its run */
+	_Alignas(64) struct page_run runs[]; /* page_cnt of them, committed as the top advances */
+};
+
+/* Runs of up to this many pages are kept whole for a while after their free. */
+#define QUICK_PAGES_MAX 16
+/* All of a heap's page cache together, as OpenBSD's default. */
+#define PAGE_CACHE_PAGES 64
+#define BIN_CNT 71
+
+enum large_state { LARGE_NONE, LARGE_USED, LARGE_HELD, LARGE_CACHED };
+
+/* A mapping of its own. HELD: free, kept by a heap (policy commit). CACHED: a tail in a page cache (policy realloc). */
+struct large {
+	void *addr;
+	size_t map_bytes;
+	_Atomic uint32_t state;
+	bool is_zero; /* never handed out since it was mapped */
+	uint64_t held_since_ms;
+	struct large *newer, *older; /* HELD: the heap's list */
+};
+
+struct heap {
+	struct page_run *slabs[CLASS_CNT]; /* never NULL: a slab without blocks stands in */
+	struct atm_cell *cell;             /* what this heap counts */
+
+	struct page_run *partial[CLASS_CNT];         /* slabs with free blocks, but slabs[] */
+	struct page_run *bins[BIN_CNT];              /* free runs by length */
+	uint64_t bin_map[2];                         /* bit: bin is not empty */
+	struct page_run *quick[QUICK_PAGES_MAX + 1]; /* page cache, runs, by length */
+	uint32_t quick_page_cnt;
+	struct segment *segments, *current;
+	size_t largest_freed_bytes; /* policy trim: of runs freed to this heap */
+
+	struct large *held_newest, *held_oldest;
+	uint64_t held_page_cnt, quota_page_cnt;
+	struct large *tails[PAGE_CACHE_PAGES]; /* page cache, cut tails, oldest first */
+	uint32_t tail_cnt, tail_page_cnt;
+
+	uint64_t committed_page_cnt, used_page_cnt; /* for mallinfo2; read by other threads */
+	struct heap *next_heap;                     /* all heaps; under the heaps lock */
+	struct heap *next_idle;                     /* heaps without a thread; under the heaps lock */
+	uint32_t exit_round_cnt;
+	uint32_t slow_cnt;   /* check=full walks at some of the slow operations */
+	bool is_trim_wanted; /* set by another thread's malloc_trim */
+
+	_Alignas(64) _Atomic(void *) remote; /* blocks that other threads freed */
+};
+
+extern __thread struct heap *atm_heap; /* NULL: this thread has none (yet, or any more) */
+extern uint64_t atm_segment_map[(1ull << (ADDRESS_BITS - SEGMENT_SHIFT)) / 64];
+extern const uint8_t atm_small_class[65]; /* (size + 15) / 16, to 1024 bytes */
+extern uintptr_t atm_free_key;            /* random; XORed with the address marks a freed block */
+
+static inline bool atm_is_in_segment(const void *p)
+{
+	uintptr_t index = (uintptr_t)p >> SEGMENT_SHIFT;
+
+	return LIKELY(index < 1ull << (ADDRESS_BITS - SEGMENT_SHIFT)) &&
+	       (__atomic_load_n(&atm_segment_map[index / 64], __ATOMIC_RELAXED) >> (index % 64) & 1);
+}
+
+static inline struct segment *atm_segment_of(const void *p)
+{
+	return (struct segment *)((uintptr_t)p & ~(SEGMENT_BYTES - 1));
+}
+
+static inline uint32_t atm_page_of(const struct segment *segment, const void *p)
+{
+	return (uint32_t)(((uintptr_t)p - (uintptr_t)segment) >> atm_page_shift);
+}
+
+static inline void *atm_page_addr(const struct segment *segment, uint32_t page)
+{
+	return (char *)segment + ((size_t)page << atm_page_shift);
+}
+
+static inline uint32_t atm_run_page(const struct segment *segment, const struct page_run *run)
+{
+	return (uint32_t)(run - segment->runs);
+}
+
+static inline void *atm_run_addr(struct page_run *run)
+{
+	struct segment *segment = atm_segment_of(run);
+
+	return atm_page_addr(segment, atm_run_page(segment, run));
+}
+
+/* Size class of 1 .. SMALL_MAX_BYTES; 0 is served as 1. */
+static inline unsigned atm_class_of(size_t bytes)
+{
+	if (LIKELY(bytes <= 1024))
+		return atm_small_class[(bytes + 15) / 16];
+	unsigned bit = 63 - (unsigned)__builtin_clzl(bytes - 1);
+
+	return 8 + (bit - 7) * 4 + (unsigned)((bytes - 1) >> (bit - 2) & 3);
+}
+
+static inline size_t atm_class_bytes(unsigned class)
+{
+	return class < 8 ? (class + 1) * 16 : (size_t)((class & 3) + 5) << ((class >> 2) + 3);
+}
+
+/* Band of a size, see ATM_BANDS. */
+static inline unsigned atm_band_of(size_t bytes)
+{
+	if (LIKELY(bytes <= 4096))
+		return (bytes > 64) + (bytes > 256) + (bytes > 1024);
+	return 4u + (bytes > 16384) + (bytes > 131072) + (bytes > 1048576);
+}
+
+/* ---- heap.c: which thread has which heap ---- */
+
+/* This thread's heap, made or adopted when it has none. NULL: out of memory, or the thread's end is near (then use the
+ * shared heap). */
+struct heap *atm_heap_get(void);
+/* The heap of threads that have torn theirs down, locked; NULL when out of memory. */
+struct heap *atm_heap_lock_shared(void);
+void atm_heap_unlock_shared(void);
+/* Hands a block to the heap that owns its segment. */
+void atm_heap_free_remote(struct heap *owner, void *p);
+/* Frees what other threads have handed over. Cheap when there is nothing. */
+void atm_heap_collect(struct heap *heap);
+/* Gives back what the calling thread may touch; returns bytes given back or so. */
+size_t atm_heap_trim_all(size_t pad_bytes);
+/* Sums over all heaps; racy by nature, safe. */
+void atm_heap_sums(uint64_t *committed_pages, uint64_t *used_pages, uint64_t *heap_cnt);
+
+/* ---- api.c ---- */
+
+/* Frees a block in a segment of this heap; aborts on misuse. */
+void atm_free_own(struct heap *heap, void *p);
+
+/* ---- small.c: slabs ---- */
+
+extern struct page_run atm_empty_slab;
+/* A block of the class when heap->slabs[class] has none left; NULL when out of memory. */
+void *atm_small_alloc_slow(struct heap *heap, unsigned class);
+/* After a free that left the slab empty, or not full any more. */
+void atm_small_freed_slow(struct heap *heap, struct page_run *slab);
+/* Frees a block of this heap; aborts on misuse. */
+void atm_small_free(struct heap *heap, struct page_run *slab, void *p);
+/* Gives every unused slab back to the runs. */
+void atm_small_trim(struct heap *heap);
+
+/* ---- run.c: segments and page runs ---- */
+
+/* Sets *dirty_bytes to how many bytes from the start may be non-zero. NULL: out of memory. */
+struct page_run *atm_run_alloc(struct heap *heap, uint32_t page_cnt, enum run_kind kind, size_t *dirty_bytes);
+/* The same with the first page at a multiple of `align` (a power of two >= a page). */
+struct page_run *atm_run_alloc_aligned(struct heap *heap, uint32_t page_cnt, size_t align);
+/* Frees a RUN_USED or RUN_SLAB run; may keep it in the page cache. */
+void atm_run_free(struct heap *heap, struct page_run *run);
+/* Resizes in place; false when that cannot be done. */
+bool atm_run_resize(struct heap *heap, struct page_run *run, uint32_t page_cnt);
+/* Gives back every free page of the heap; returns pages given back. */
+size_t atm_run_trim(struct heap *heap, size_t pad_bytes);
+
+/* ---- large.c: mappings of their own ---- */
+
+struct large *atm_large_find(const void *p);
+/* heap may be NULL (nothing is then reused). NULL: out of memory. */
+struct large *atm_large_alloc(struct heap *heap, size_t bytes, size_t align);
+/* Aborts when `large` is not in use. heap may be NULL. */
+void atm_large_free(struct heap *heap, struct large *large);
+/* New size in place or moved; returns the block's address or NULL (block unchanged). */
+void *atm_large_resize(struct heap *heap, struct large *large, size_t bytes);
+/* Maps nothing new: registers [addr, addr+bytes), cut from another mapping. NULL: out of memory. */
+struct large *atm_large_adopt(void *addr, size_t bytes, enum large_state state);
+/* Unmaps and forgets; when the kernel refuses, the mapping is kept for a later request. */
+void atm_large_unmap(struct large *large);
+/* Forgets a mapping that has become part of another. */
+void atm_large_forget(struct large *large);
+/* The record's length after its tail has gone (to another record, or to the kernel), or more has come behind it. */
+void atm_large_cut(struct large *large, size_t keep_bytes);
+void atm_large_extend(struct large *large, size_t more_bytes);
+uint64_t atm_large_cnt(void);
+uint64_t atm_large_bytes(void);
+void atm_large_fork_prepare(void);
+void atm_large_fork_parent(void);
+void atm_large_fork_child(void);
+
+/* ---- policy_trim.c ---- */
+
+/* Decides, after the top has sunk, whether its free part is released. */
+void atm_trim_top(struct heap *heap, struct segment *segment);
+
+/* ---- policy_commit.c ---- */
+
+/* A held mapping that fits, taken from the heap's list; or NULL. */
+struct large *atm_commit_take(struct heap *heap, size_t bytes);
+/* What becomes of a freed mapping: held, or unmapped. */
+void atm_commit_put(struct heap *heap, struct large *large);
+/* The held mapping that begins at addr and has between `bytes` and twice that, taken from the list; or NULL. */
+struct large *atm_commit_take_at(struct heap *heap, const void *addr, size_t bytes);
+/* Other threads' quotas are gone with them. heap may be NULL. */
+void atm_commit_fork_child(const struct heap *heap);
+/* Releases everything that the heap holds; returns pages. */
+size_t atm_commit_release_all(struct heap *heap);
+
+/* ---- policy_realloc.c ---- */
+
+/* What a shrink of a large block does. */
+void atm_realloc_shrink(struct heap *heap, struct large *large, size_t bytes);
+/* Takes back the pages behind `large` if this heap has them; true when the block now has `bytes`. */
+bool atm_realloc_absorb(struct heap *heap, struct large *large, size_t bytes);
+/* A cached tail of exactly or more than page_cnt pages, as a block in use; or NULL. */
+struct large *atm_realloc_take_tail(struct heap *heap, uint32_t page_cnt);
+/* What becomes of a freed block that was a tail. */
+void atm_realloc_put_tail(struct heap *heap, struct large *large);
+size_t atm_realloc_release_all(struct heap *heap);
+
+/* ---- control.c ---- */
+
+void atm_control_start(void);
+void atm_control_fork_child(void);
+struct atm_cell *atm_control_cell(uint32_t heap_index);
+
+/* ---- config.c ---- */
+
+void atm_config_start(void);
+
+/* ---- misuse.c: the end of the process, in one line ---- */
+
+_Noreturn void atm_misuse(const char *what, const void *p);
+void atm_warn(const char *what, const char *detail, size_t detail_bytes);
+
+/* ---- check.c ---- */
+
+/* Walks the heap's invariants and aborts on the first that does not hold. */
+void atm_check_heap(struct heap *heap);
+/* The same at some of the slow operations, when check=full. */
+void atm_check_sometimes(struct heap *heap);
+
+#endif

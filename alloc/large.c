@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Blocks that are mappings of their own, and the table that finds them by
+ * address. What becomes of freed ones is decided in policy_commit.c, of cut
+ * tails in policy_realloc.c. Lookups take no lock; records do.
+ */
+#include <errno.h>
+
+#include "alloc/heap.h"
+#include "alloc/lock.h"
+#include "alloc/meta.h"
+#include "alloc/policy.h"
+
+/* Three levels over the 35 bits of a 4 KiB page number. */
+#define LEAF_BITS 11
+#define MID_BITS 12
+#define ROOT_BITS 12
+_Static_assert(LEAF_BITS + MID_BITS + ROOT_BITS + 12 == ADDRESS_BITS, "the table covers user space");
+
+struct leaf {
+	struct large *_Atomic entries[1 << LEAF_BITS];
+};
+struct mid {
+	struct leaf *_Atomic leaves[1 << MID_BITS];
+};
+
+static struct mid *_Atomic root[1 << ROOT_BITS];
+static struct atm_lock large_lock; /* the records below, and growth of the table */
+static struct large *free_records; /* linked by older */
+static struct large *stuck;        /* mappings that could not be unmapped; linked by older */
+static _Atomic uint64_t large_cnt, large_byte_cnt;
+
+static struct large *_Atomic *table_entry(const void *p, bool may_grow)
+{
+	uintptr_t page = (uintptr_t)p >> 12;
+	struct mid *_Atomic *mid_link = &root[page >> (LEAF_BITS + MID_BITS)];
+	struct mid *mid = atomic_load_explicit(mid_link, memory_order_acquire);
+
+	if (!mid) {
+		mid = may_grow ? atm_meta_alloc(sizeof(*mid)) : NULL;
+		if (!mid)
+			return NULL;
+		atomic_store_explicit(mid_link, mid, memory_order_release);
+	}
+	struct leaf *_Atomic *leaf_link = &mid->leaves[page >> LEAF_BITS & ((1 << MID_BITS) - 1)];
+	struct leaf *leaf = atomic_load_explicit(leaf_link, memory_order_acquire);
+
+	if (!leaf) {
+		leaf = may_grow ? atm_meta_alloc(sizeof(*leaf)) : NULL;
+		if (!leaf)
+			return NULL;
+		atomic_store_explicit(leaf_link, leaf, memory_order_release);
+	}
+	return &leaf->entries[page & ((1 << LEAF_BITS) - 1)];
+}
+
+struct large *atm_large_find(const void *p)
+{
+	struct large *_Atomic *entry;
+	struct large *large;
+
+	if ((uintptr_t)p >> ADDRESS_BITS || (uintptr_t)p & (atm_page_bytes - 1))
+		return NULL;
+	entry = table_entry(p, false);
+	large = entry ? atomic_load_explicit(entry, memory_order_acquire) : NULL;
+	return large && large->addr == p ? large : NULL;
+}
+
+struct large *atm_large_adopt(void *addr, size_t bytes, enum large_state state)
+{
+	struct large *_Atomic *entry;
+	struct large *large = NULL;
+
+	if ((uintptr_t)addr >> ADDRESS_BITS)
+		return NULL;
+	atm_lock_acquire(&large_lock);
+	entry = table_entry(addr, true);
+	if (!entry)
+		goto out;
+	large = free_records;
+	if (large)
+		free_records = large->older;
+	else
+		large = atm_meta_alloc(sizeof(*large));
+	if (!large)
+		goto out;
+	large->addr = addr;
+	large->map_bytes = bytes;
+	large->is_zero = false;
+	large->newer = large->older = NULL;
+	atomic_store_explicit(&large->state, state, memory_order_relaxed);
+	atomic_store_explicit(entry, large, memory_order_release);
+	atomic_fetch_add_explicit(&large_cnt, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&large_byte_cnt, bytes, memory_order_relaxed);
+out:
+	atm_lock_release(&large_lock);
+	return large;
+}
+
+void atm_large_forget(struct large *large)
+{
+	atm_lock_acquire(&large_lock);
+	atomic_store_explicit(table_entry(large->addr, false), NULL, memory_order_release);
+	atomic_fetch_sub_explicit(&large_cnt, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&large_byte_cnt, large->map_bytes, memory_order_relaxed);
+	atomic_store_explicit(&large->state, LARGE_NONE, memory_order_relaxed);
+	large->older = free_records;
+	free_records = large;
+	atm_lock_release(&large_lock);
+}
+
+static void set_bytes(struct large *large, size_t bytes)
+{
+	atomic_fetch_add_explicit(&large_byte_cnt, bytes - large->map_bytes, memory_order_relaxed);
+	large->map_bytes = bytes;
+}
+
+void atm_large_cut(struct large *large, size_t keep_bytes)
+{
+	set_bytes(large, keep_bytes);
+}
+
+void atm_large_extend(struct large *large, size_t more_bytes)
+{
+	set_bytes(large, large->map_bytes + more_bytes);
+}
+
+/*
+ * Forgotten first and unmapped then: once the kernel has the range back,
+ * another thread may be given the same address. When the kernel refuses (the
+ * map count is at its limit), the mapping waits in `stuck` for a request.
+ */
+void atm_large_unmap(struct large *large)
+{
+	void *addr = large->addr;
+	size_t bytes = large->map_bytes;
+
+	atm_large_forget(large);
+	if (LIKELY(atm_os_unmap(addr, bytes) == 0))
+		return;
+	large = atm_large_adopt(addr, bytes, LARGE_HELD);
+	if (!large)
+		return; /* no memory for a record either: the range is lost, nothing else */
+	atm_lock_acquire(&large_lock);
+	large->older = stuck;
+	stuck = large;
+	atm_lock_release(&large_lock);
+}
+
+static struct large *take_stuck(size_t bytes)
+{
+	struct large *large;
+
+	if (LIKELY(!__atomic_load_n(&stuck, __ATOMIC_RELAXED)))
+		return NULL;
+	atm_lock_acquire(&large_lock);
+	for (struct large **link = &stuck; (large = *link); link = &large->older)
+		if (large->map_bytes >= bytes) {
+			*link = large->older;
+			atomic_store_explicit(&large->state, LARGE_USED, memory_order_relaxed);
+			break;
+		}
+	atm_lock_release(&large_lock);
+	return large;
+}
+
+/* A new mapping of `bytes` at a multiple of `align`; more is mapped and cut where align asks for it. */
+static struct large *map_new(size_t bytes, size_t align)
+{
+	size_t slack = align > atm_page_bytes ? align - atm_page_bytes : 0, all_bytes;
+	struct large *large;
+	char *at, *start;
+	void *addr;
+
+	if (__builtin_add_overflow(bytes, slack, &all_bytes) || atm_os_map(all_bytes, &addr))
+		return NULL;
+	at = addr;
+	start = (char *)(((uintptr_t)at + align - 1) & ~(align - 1));
+	if (slack) {
+		/* A piece that cannot be cut stays in front of or behind the block, unused. */
+		if (start > at)
+			atm_os_unmap(at, (size_t)(start - at));
+		if (at + all_bytes > start + bytes)
+			atm_os_unmap(start + bytes, (size_t)(at + all_bytes - start) - bytes);
+	}
+	large = atm_large_adopt(start, bytes, LARGE_USED);
+	if (!large) {
+		atm_os_unmap(start, bytes);
+		return NULL;
+	}
+	large->is_zero = true;
+	return large;
+}
+
+struct large *atm_large_alloc(struct heap *heap, size_t bytes, size_t align)
+{
+	size_t map_bytes = atm_page_round(bytes);
+	struct large *large = NULL;
+
+	if (align <= atm_page_bytes) {
+		if (heap)
+			large = atm_commit_take(heap, map_bytes);
+		if (!large)
+			large = take_stuck(map_bytes);
+		align = atm_page_bytes;
+	}
+	if (!large)
+		large = map_new(map_bytes, align);
+	if (UNLIKELY(!large && heap) && atm_commit_release_all(heap))
+		large = map_new(map_bytes, align);
+	return large;
+}
+
+void atm_large_free(struct heap *heap, struct large *large)
+{
+	bool is_tail = large->map_bytes < LARGE_MIN_BYTES;
+
+	if (UNLIKELY(atomic_load_explicit(&large->state, memory_order_relaxed) != LARGE_USED))
+		atm_misuse("double free", large->addr);
+	if (UNLIKELY(!heap))
+		atm_large_unmap(large);
+	else if (is_tail)
+		atm_realloc_put_tail(heap, large);
+	else
+		atm_commit_put(heap, large);
+}
+
+/* The block moves to a new mapping by copying. NULL: out of memory, block unchanged. */
+static void *move_by_copy(struct heap *heap, struct large *large, size_t bytes)
+{
+	struct large *target = atm_large_alloc(heap, bytes, atm_page_bytes);
+
+	if (!target)
+		return NULL;
+	__builtin_memcpy(target->addr, large->addr, large->map_bytes < bytes ? large->map_bytes : bytes);
+	target->is_zero = false;
+	atm_large_free(heap, large);
+	return target->addr;
+}
+
+/* The block's pages move to another address, or more pages come behind it. */
+static void *grow_by_remap(struct large *large, size_t map_bytes, bool may_move)
+{
+	size_t old_bytes = large->map_bytes;
+	void *old_addr = large->addr, *addr;
+	bool is_zero = large->is_zero;
+	struct large *moved;
+
+	if (!may_move) {
+		if (atm_os_remap(old_addr, old_bytes, map_bytes, false, &addr))
+			return NULL;
+		set_bytes(large, map_bytes);
+		return addr;
+	}
+	/*
+	 * A move frees the old address at once, where another thread may then
+	 * register a mapping: so the record leaves the table before the call.
+	 */
+	atm_large_forget(large);
+	if (atm_os_remap(old_addr, old_bytes, map_bytes, true, &addr)) {
+		addr = old_addr;
+		map_bytes = old_bytes;
+	}
+	moved = atm_large_adopt(addr, map_bytes, LARGE_USED);
+	if (UNLIKELY(!moved))
+		atm_misuse("no memory for the record of a moved block", addr);
+	moved->is_zero = is_zero;
+	return map_bytes == old_bytes ? NULL : addr;
+}
+
+void *atm_large_resize(struct heap *heap, struct large *large, size_t bytes)
+{
+	size_t map_bytes = atm_page_round(bytes);
+	void *addr = large->addr, *moved;
+
+	large->is_zero = false;
+	if (map_bytes < large->map_bytes) {
+		atm_realloc_shrink(heap, large, bytes);
+		return addr;
+	}
+	if (map_bytes == large->map_bytes || (heap && atm_realloc_absorb(heap, large, map_bytes)))
+		return addr;
+	if (atm_tune(ATM_TUNE_GROW) == 0) {
+		moved = grow_by_remap(large, map_bytes, true);
+		if (moved)
+			return moved;
+		large = atm_large_find(addr);
+	} else if (grow_by_remap(large, map_bytes, false)) {
+		return addr;
+	}
+	return move_by_copy(heap, large, bytes);
+}
+
+uint64_t atm_large_cnt(void)
+{
+	return atomic_load_explicit(&large_cnt, memory_order_relaxed);
+}
+
+uint64_t atm_large_bytes(void)
+{
+	return atomic_load_explicit(&large_byte_cnt, memory_order_relaxed);
+}
+
+void atm_large_fork_prepare(void)
+{
+	atm_lock_acquire(&large_lock);
+}
+
+void atm_large_fork_parent(void)
+{
+	atm_lock_release(&large_lock);
+}
+
+void atm_large_fork_child(void)
+{
+	atm_lock_reset(&large_lock);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Policy trim: when the free pages at the top of a heap are given back.
+ * Off: as soon as there is one, as glibc did for per-thread heaps before 2015.
+ * On: when they reach the threshold, twice the largest block freed to this heap.
+ */
+#include "alloc/heap.h"
+#include "alloc/policy.h"
+
+#define TRIM_THRESHOLD_MIN_BYTES ((size_t)128 << 10)
+#define TRIM_THRESHOLD_MAX_BYTES ((size_t)64 << 20)
+
+static size_t threshold_bytes(const struct heap *heap)
+{
+	size_t fixed = atm_tune(ATM_TUNE_TRIM_THRESHOLD), bytes = 2 * heap->largest_freed_bytes;
+
+	if (fixed)
+		return fixed;
+	if (bytes < TRIM_THRESHOLD_MIN_BYTES)
+		return TRIM_THRESHOLD_MIN_BYTES;
+	return bytes < TRIM_THRESHOLD_MAX_BYTES ? bytes : TRIM_THRESHOLD_MAX_BYTES;
+}
+
+void atm_trim_top(struct heap *heap, struct segment *segment)
+{
+	size_t free_bytes = (size_t)(segment->dirty_page - segment->top_page) << atm_page_shift;
+
+	if (free_bytes == 0)
+		return;
+	if (atm_policy() & POLICY_TRIM && free_bytes < threshold_bytes(heap)) {
+		heap->cell->decision_cnt[ATM_DECISION_TRIM_AVOIDED]++;
+		return;
+	}
+	heap->cell->decision_cnt[ATM_DECISION_TRIM_TAKEN]++;
+	/* Locked pages cannot be given back: they then stay dirty, nothing else changes. */
+	if (atm_os_release(atm_page_addr(segment, segment->top_page), free_bytes) == 0)
+		segment->dirty_page = segment->top_page;
+}

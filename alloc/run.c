@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Segments and the page runs in them: reserve, commit as the top advances,
+ * split, coalesce, cache. Owns struct segment and struct page_run; every
+ * function works on a heap that the caller has for itself.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "alloc/heap.h"
+#include "alloc/policy.h"
+
+uint64_t atm_segment_map[(1ull << (ADDRESS_BITS - SEGMENT_SHIFT)) / 64];
+
+/* Commit steps of the data part: a quarter of what is committed, within these. */
+#define COMMIT_STEP_MIN_BYTES ((size_t)256 << 10)
+#define COMMIT_STEP_MAX_BYTES ((size_t)8 << 20)
+/* Runs of the record are committed for this many pages of data at a time. */
+#define META_STEP_RUNS 1024
+
+static void segment_map_set(const struct segment *segment, bool is_in)
+{
+	uintptr_t index = (uintptr_t)segment >> SEGMENT_SHIFT;
+	uint64_t bit = 1ull << (index % 64);
+
+	if (is_in)
+		__atomic_fetch_or(&atm_segment_map[index / 64], bit, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_and(&atm_segment_map[index / 64], ~bit, __ATOMIC_RELAXED);
+}
+
+/* ---- reserving ---- */
+
+/*
+ * Reserves `bytes` at a multiple of SEGMENT_BYTES. Segments are placed below
+ * each other, starting below the library's own mapping, so that in most cases
+ * the hint is free and one call does it; the kernel's own choice is the start
+ * of the next guess when it is not.
+ */
+static int reserve_aligned(size_t bytes, void **addr)
+{
+	static uintptr_t next_hint;
+	uintptr_t hint = __atomic_load_n(&next_hint, __ATOMIC_RELAXED);
+	void *at;
+	int err;
+
+	if (!hint)
+		hint = ((uintptr_t)&atmalloc_control & ~(SEGMENT_BYTES - 1)) - SEGMENT_BYTES;
+	for (int tries = 0; tries < 8; tries++) {
+		err = atm_os_reserve((void *)hint, bytes, &at);
+		if (err)
+			return err;
+		if (((uintptr_t)at & (SEGMENT_BYTES - 1)) == 0) {
+			__atomic_store_n(&next_hint, (uintptr_t)at - SEGMENT_BYTES, __ATOMIC_RELAXED);
+			*addr = at;
+			return 0;
+		}
+		hint = ((uintptr_t)at & ~(SEGMENT_BYTES - 1)) - (size_t)tries * SEGMENT_BYTES;
+		err = atm_os_unmap(at, bytes);
+		if (err)
+			return err;
+	}
+	/* Scattered address space: take more and cut both ends. */
+	err = atm_os_reserve(NULL, bytes + SEGMENT_BYTES, &at);
+	if (err)
+		return err;
+	uintptr_t start = ((uintptr_t)at + SEGMENT_BYTES - 1) & ~(SEGMENT_BYTES - 1);
+	uintptr_t end = (uintptr_t)at + bytes + SEGMENT_BYTES;
+
+	if (start > (uintptr_t)at)
+		atm_os_unmap(at, start - (uintptr_t)at);
+	if (end > start + bytes)
+		atm_os_unmap((void *)(start + bytes), end - start - bytes);
+	*addr = (void *)start;
+	return 0;
+}
+
+static size_t meta_bytes(uint32_t run_cnt)
+{
+	return atm_page_round(offsetof(struct segment, runs) + run_cnt * sizeof(struct page_run));
+}
+
+/*
+ * A new segment with room for page_cnt pages. Where address space is short
+ * (RLIMIT_AS, locked memory) the reservation is made as small as it may be.
+ */
+static struct segment *segment_new(struct heap *heap, uint32_t page_cnt)
+{
+	struct segment *segment;
+	size_t bytes;
+	void *at;
+
+	for (bytes = SEGMENT_BYTES;; bytes /= 4) {
+		uint32_t all_pages = (uint32_t)(bytes >> atm_page_shift);
+		size_t data_bytes = bytes - meta_bytes(all_pages);
+
+		if (bytes < SEGMENT_BYTES >> 6 || data_bytes >> atm_page_shift < page_cnt)
+			return NULL;
+		if (reserve_aligned(bytes, &at) == 0)
+			break;
+	}
+	uint32_t all_pages = (uint32_t)(bytes >> atm_page_shift);
+	size_t record_bytes = meta_bytes(all_pages < META_STEP_RUNS ? all_pages : META_STEP_RUNS);
+
+	segment = at;
+	if (atm_os_commit(segment, record_bytes)) {
+		atm_os_unmap(segment, bytes);
+		return NULL;
+	}
+	segment->heap = heap;
+	segment->page_cnt = all_pages;
+	segment->meta_page_cnt = (uint32_t)(record_bytes >> atm_page_shift);
+	segment->first_page = (uint32_t)(meta_bytes(all_pages) >> atm_page_shift);
+	segment->top_page = segment->dirty_page = segment->committed_page = segment->first_page;
+	segment->next = heap->segments;
+	heap->segments = heap->current = segment;
+	segment_map_set(segment, true);
+	return segment;
+}
+
+static bool is_empty(const struct segment *segment)
+{
+	return segment->top_page == segment->first_page;
+}
+
+/* Gives an empty segment back when the heap has another empty one as reserve. */
+static void segment_drop(struct heap *heap, struct segment *segment)
+{
+	struct segment **link = &heap->segments, *other = heap->segments;
+
+	while (other && (other == segment || !is_empty(other)))
+		other = other->next;
+	if (!other)
+		return;
+	while (*link != segment)
+		link = &(*link)->next;
+	uint32_t committed = segment->committed_page - segment->first_page;
+	struct segment *next = segment->next;
+
+	segment_map_set(segment, false);
+	if (atm_os_unmap(segment, (size_t)segment->page_cnt << atm_page_shift)) {
+		segment_map_set(segment, true);
+		return;
+	}
+	*link = next;
+	heap->committed_page_cnt -= committed;
+	if (heap->current == segment)
+		heap->current = other;
+}
+
+/* ---- committing ---- */
+
+static int commit_meta(struct segment *segment, uint32_t up_to_page)
+{
+	size_t have = (size_t)segment->meta_page_cnt << atm_page_shift;
+	uint32_t run_cnt = up_to_page + META_STEP_RUNS;
+	size_t want;
+	int err;
+
+	if (LIKELY(offsetof(struct segment, runs) + up_to_page * sizeof(struct page_run) <= have))
+		return 0;
+	want = meta_bytes(run_cnt < segment->page_cnt ? run_cnt : segment->page_cnt);
+	err = atm_os_commit((char *)segment + have, want - have);
+	if (!err)
+		segment->meta_page_cnt = (uint32_t)(want >> atm_page_shift);
+	return err;
+}
+
+/* Makes the pages below up_to_page usable; -ENOMEM when the kernel refuses. */
+static int segment_commit(struct heap *heap, struct segment *segment, uint32_t up_to_page)
+{
+	uint32_t have = segment->committed_page, step, want;
+	int err = commit_meta(segment, up_to_page);
+
+	if (err || LIKELY(up_to_page <= have))
+		return err;
+	step = (have - segment->first_page) / 4;
+	if (step < COMMIT_STEP_MIN_BYTES >> atm_page_shift)
+		step = (uint32_t)(COMMIT_STEP_MIN_BYTES >> atm_page_shift);
+	if (step > COMMIT_STEP_MAX_BYTES >> atm_page_shift)
+		step = (uint32_t)(COMMIT_STEP_MAX_BYTES >> atm_page_shift);
+	want = have + step > up_to_page ? have + step : up_to_page;
+	if (want > segment->page_cnt)
+		want = segment->page_cnt;
+	err = atm_os_commit(atm_page_addr(segment, have), (size_t)(want - have) << atm_page_shift);
+	if (err && want > up_to_page) {
+		want = up_to_page;
+		err = atm_os_commit(atm_page_addr(segment, have), (size_t)(want - have) << atm_page_shift);
+	}
+	if (err)
+		return err;
+	segment->committed_page = want;
+	heap->committed_page_cnt += want - have;
+	return 0;
+}
+
+/* ---- free bins: exact lengths to 63 pages, then one a power of two ---- */
+
+static unsigned bin_of(uint32_t page_cnt)
+{
+	return page_cnt < 64 ? page_cnt - 1 : 63 - 6 + (31 - (unsigned)__builtin_clz(page_cnt));
+}
+
+static void bin_add(struct heap *heap, struct page_run *run)
+{
+	unsigned bin = bin_of(run->page_cnt);
+
+	run->prev = NULL;
+	run->next = heap->bins[bin];
+	if (run->next)
+		run->next->prev = run;
+	heap->bins[bin] = run;
+	heap->bin_map[bin / 64] |= 1ull << (bin % 64);
+}
+
+static void bin_remove(struct heap *heap, struct page_run *run)
+{
+	unsigned bin = bin_of(run->page_cnt);
+
+	if (run->next)
+		run->next->prev = run->prev;
+	if (run->prev) {
+		run->prev->next = run->next;
+		return;
+	}
+	heap->bins[bin] = run->next;
+	if (!run->next)
+		heap->bin_map[bin / 64] &= ~(1ull << (bin % 64));
+}
+
+/* First non-empty bin at or above `bin`; BIN_CNT when there is none. */
+static unsigned bin_next(const struct heap *heap, unsigned bin)
+{
+	for (unsigned word = bin / 64, shift = bin % 64; word < 2; word++, shift = 0) {
+		uint64_t map = heap->bin_map[word] >> shift << shift;
+
+		if (map)
+			return word * 64 + (unsigned)__builtin_ctzll(map);
+	}
+	return BIN_CNT;
+}
+
+/* The smallest free run of at least page_cnt pages, as far as a short look tells. */
+static struct page_run *bin_find(const struct heap *heap, uint32_t page_cnt)
+{
+	for (unsigned bin = bin_next(heap, bin_of(page_cnt)); bin < BIN_CNT; bin = bin_next(heap, bin + 1)) {
+		struct page_run *best = NULL;
+		unsigned looked_at = 0;
+
+		for (struct page_run *run = heap->bins[bin]; run && looked_at < 32; run = run->next, looked_at++)
+			if (run->page_cnt >= page_cnt && (!best || run->page_cnt < best->page_cnt))
+				best = run;
+		if (best)
+			return best;
+	}
+	return NULL;
+}
+
+/* ---- runs ---- */
+
+/* Writes the record of a run and its pages' way to it. */
+static void run_init(struct segment *segment, uint32_t page, uint32_t page_cnt, enum run_kind kind)
+{
+	struct page_run *run = &segment->runs[page];
+
+	run->kind = (uint8_t)kind;
+	run->page_cnt = page_cnt;
+	if (kind == RUN_FREE) {
+		/* Only its ends are ever looked at: by coalescing. */
+		segment->head[page] = segment->head[page + page_cnt - 1] = (uint16_t)page;
+		return;
+	}
+	for (uint32_t i = page; i < page + page_cnt; i++)
+		segment->head[i] = (uint16_t)page;
+}
+
+static void free_part(struct heap *heap, struct segment *segment, uint32_t page, uint32_t page_cnt)
+{
+	run_init(segment, page, page_cnt, RUN_FREE);
+	bin_add(heap, &segment->runs[page]);
+}
+
+static struct page_run *alloc_from_bins(struct heap *heap, uint32_t page_cnt, enum run_kind kind)
+{
+	struct page_run *run = bin_find(heap, page_cnt);
+	struct segment *segment;
+	uint32_t page, rest;
+
+	if (!run)
+		return NULL;
+	bin_remove(heap, run);
+	segment = atm_segment_of(run);
+	page = atm_run_page(segment, run);
+	rest = run->page_cnt - page_cnt;
+	if (rest)
+		free_part(heap, segment, page + page_cnt, rest);
+	run_init(segment, page, page_cnt, kind);
+	return run;
+}
+
+static struct page_run *alloc_from_top(struct heap *heap, struct segment *segment, uint32_t page_cnt,
+				       enum run_kind kind, size_t *dirty_bytes)
+{
+	uint32_t page = segment->top_page;
+
+	if (segment->page_cnt - page < page_cnt || segment_commit(heap, segment, page + page_cnt))
+		return NULL;
+	*dirty_bytes = 0;
+	if (segment->dirty_page > page) {
+		uint32_t dirty = segment->dirty_page - page;
+
+		*dirty_bytes = (size_t)(dirty < page_cnt ? dirty : page_cnt) << atm_page_shift;
+	}
+	segment->top_page = page + page_cnt;
+	if (segment->dirty_page < segment->top_page)
+		segment->dirty_page = segment->top_page;
+	run_init(segment, page, page_cnt, kind);
+	return &segment->runs[page];
+}
+
+static struct page_run *alloc_from_any_top(struct heap *heap, uint32_t page_cnt, enum run_kind kind,
+					   size_t *dirty_bytes)
+{
+	struct page_run *run;
+
+	if (heap->current) {
+		run = alloc_from_top(heap, heap->current, page_cnt, kind, dirty_bytes);
+		if (LIKELY(run))
+			return run;
+	}
+	for (struct segment *segment = heap->segments; segment; segment = segment->next) {
+		run = alloc_from_top(heap, segment, page_cnt, kind, dirty_bytes);
+		if (run) {
+			heap->current = segment;
+			return run;
+		}
+	}
+	return NULL;
+}
+
+static void quick_flush(struct heap *heap);
+
+struct page_run *atm_run_alloc(struct heap *heap, uint32_t page_cnt, enum run_kind kind, size_t *dirty_bytes)
+{
+	struct page_run *run;
+
+	*dirty_bytes = (size_t)page_cnt << atm_page_shift;
+	if (page_cnt <= QUICK_PAGES_MAX && (run = heap->quick[page_cnt])) {
+		heap->quick[page_cnt] = run->next;
+		heap->quick_page_cnt -= page_cnt;
+		run->kind = (uint8_t)kind;
+		goto out;
+	}
+	run = alloc_from_bins(heap, page_cnt, kind);
+	if (!run)
+		run = alloc_from_any_top(heap, page_cnt, kind, dirty_bytes);
+	if (UNLIKELY(!run)) {
+		struct segment *segment = segment_new(heap, page_cnt);
+
+		if (segment)
+			run = alloc_from_top(heap, segment, page_cnt, kind, dirty_bytes);
+	}
+	if (UNLIKELY(!run && heap->quick_page_cnt)) {
+		quick_flush(heap);
+		*dirty_bytes = (size_t)page_cnt << atm_page_shift;
+		run = alloc_from_bins(heap, page_cnt, kind);
+	}
+	if (UNLIKELY(!run))
+		return NULL;
+out:
+	heap->used_page_cnt += page_cnt;
+	return run;
+}
+
+/* Frees the run for good: coalesces, lowers the top, lets `trim` decide. */
+static void run_coalesce(struct heap *heap, struct segment *segment, uint32_t page, uint32_t page_cnt)
+{
+	uint32_t end = page + page_cnt;
+
+	if (page > segment->first_page) {
+		uint32_t before = segment->head[page - 1];
+
+		if (segment->runs[before].kind == RUN_FREE) {
+			bin_remove(heap, &segment->runs[before]);
+			page = before;
+		}
+	}
+	if (end < segment->top_page && segment->runs[end].kind == RUN_FREE) {
+		bin_remove(heap, &segment->runs[end]);
+		end += segment->runs[end].page_cnt;
+	}
+	if (end < segment->top_page) {
+		free_part(heap, segment, page, end - page);
+		return;
+	}
+	segment->top_page = page;
+	atm_trim_top(heap, segment);
+	if (UNLIKELY(is_empty(segment)))
+		segment_drop(heap, segment);
+}
+
+/* Moves the whole page cache (its runs) to the free bins. */
+static void quick_flush(struct heap *heap)
+{
+	for (uint32_t i = 1; i <= QUICK_PAGES_MAX; i++) {
+		struct page_run *run = heap->quick[i], *next;
+
+		heap->quick[i] = NULL;
+		for (; run; run = next) {
+			struct segment *segment = atm_segment_of(run);
+
+			next = run->next;
+			run->kind = RUN_FREE;
+			run_coalesce(heap, segment, atm_run_page(segment, run), i);
+		}
+	}
+	heap->quick_page_cnt = 0;
+}
+
+void atm_run_free(struct heap *heap, struct page_run *run)
+{
+	struct segment *segment = atm_segment_of(run);
+	uint32_t page = atm_run_page(segment, run), page_cnt = run->page_cnt;
+	size_t bytes = (size_t)page_cnt << atm_page_shift;
+
+	heap->used_page_cnt -= page_cnt;
+	if (run->kind == RUN_USED && bytes > heap->largest_freed_bytes)
+		heap->largest_freed_bytes = bytes;
+	/* A run at the top only lowers it, which is as cheap as the page cache. */
+	if (page_cnt <= QUICK_PAGES_MAX && page + page_cnt < segment->top_page) {
+		if (heap->quick_page_cnt + page_cnt > PAGE_CACHE_PAGES)
+			quick_flush(heap);
+		run->kind = RUN_CACHED;
+		run->next = heap->quick[page_cnt];
+		heap->quick[page_cnt] = run;
+		heap->quick_page_cnt += page_cnt;
+		return;
+	}
+	run->kind = RUN_FREE;
+	run_coalesce(heap, segment, page, page_cnt);
+}
+
+struct page_run *atm_run_alloc_aligned(struct heap *heap, uint32_t page_cnt, size_t align)
+{
+	uint32_t align_pages = (uint32_t)(align >> atm_page_shift);
+	uint32_t all_pages = page_cnt + align_pages - 1;
+	size_t dirty_bytes;
+	struct page_run *run = atm_run_alloc(heap, all_pages, RUN_USED, &dirty_bytes);
+	struct segment *segment;
+	uint32_t page, before, behind;
+
+	if (!run)
+		return NULL;
+	segment = atm_segment_of(run);
+	page = atm_run_page(segment, run);
+	before = -page & (align_pages - 1);
+	behind = all_pages - before - page_cnt;
+	/* The middle first: the ends are told apart from it when they coalesce. */
+	run_init(segment, page + before, page_cnt, RUN_USED);
+	if (before) {
+		run_init(segment, page, before, RUN_FREE);
+		run_coalesce(heap, segment, page, before);
+	}
+	if (behind) {
+		run_init(segment, page + before + page_cnt, behind, RUN_FREE);
+		run_coalesce(heap, segment, page + before + page_cnt, behind);
+	}
+	heap->used_page_cnt -= before + behind;
+	return &segment->runs[page + before];
+}
+
+static bool run_grow(struct heap *heap, struct segment *segment, struct page_run *run, uint32_t page_cnt)
+{
+	uint32_t page = atm_run_page(segment, run), end = page + run->page_cnt, more = page_cnt - run->page_cnt;
+	struct page_run *behind = &segment->runs[end];
+
+	if (end == segment->top_page) {
+		if (segment->page_cnt - end < more || segment_commit(heap, segment, end + more))
+			return false;
+		segment->top_page = end + more;
+		if (segment->dirty_page < segment->top_page)
+			segment->dirty_page = segment->top_page;
+	} else {
+		if (behind->kind != RUN_FREE || behind->page_cnt < more)
+			return false;
+		bin_remove(heap, behind);
+		if (behind->page_cnt > more)
+			free_part(heap, segment, end + more, behind->page_cnt - more);
+	}
+	run_init(segment, page, page_cnt, (enum run_kind)run->kind);
+	heap->used_page_cnt += more;
+	return true;
+}
+
+bool atm_run_resize(struct heap *heap, struct page_run *run, uint32_t page_cnt)
+{
+	struct segment *segment = atm_segment_of(run);
+	uint32_t page = atm_run_page(segment, run), old_cnt = run->page_cnt;
+
+	if (page_cnt > old_cnt)
+		return run_grow(heap, segment, run, page_cnt);
+	if (page_cnt < old_cnt) {
+		run->page_cnt = page_cnt;
+		run_init(segment, page + page_cnt, old_cnt - page_cnt, RUN_FREE);
+		heap->used_page_cnt -= old_cnt - page_cnt;
+		run_coalesce(heap, segment, page + page_cnt, old_cnt - page_cnt);
+	}
+	return true;
+}
+
+size_t atm_run_trim(struct heap *heap, size_t pad_bytes)
+{
+	size_t page_cnt = 0;
+
+	quick_flush(heap);
+	for (unsigned bin = bin_next(heap, 0); bin < BIN_CNT; bin = bin_next(heap, bin + 1))
+		for (struct page_run *run = heap->bins[bin]; run; run = run->next)
+			if (atm_os_release(atm_run_addr(run), (size_t)run->page_cnt << atm_page_shift) == 0)
+				page_cnt += run->page_cnt;
+	for (struct segment *segment = heap->segments; segment; segment = segment->next) {
+		uint32_t keep = segment->top_page + (uint32_t)(pad_bytes >> atm_page_shift);
+
+		if (segment->dirty_page > keep &&
+		    atm_os_release(atm_page_addr(segment, keep), (size_t)(segment->dirty_page - keep)
+									 << atm_page_shift) == 0) {
+			page_cnt += segment->dirty_page - keep;
+			segment->dirty_page = keep;
+		}
+	}
+	return page_cnt;
+}
