@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reading what the machine is; see host.h. */
+#include "cli/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static bool read_line(const char *path, char *line, size_t line_bytes)
+{
+	FILE *file = fopen(path, "re");
+	bool is_read = file && fgets(line, line_bytes, file);
+
+	if (file)
+		fclose(file);
+	if (is_read)
+		line[strcspn(line, "\n")] = 0;
+	return is_read;
+}
+
+/* "always [madvise] never": the word in brackets. */
+static void pick_word(const char *line, char *word, size_t word_bytes)
+{
+	const char *start = strchr(line, '['), *end = start ? strchr(start, ']') : NULL;
+
+	if (end && (size_t)(end - start) <= word_bytes)
+		snprintf(word, word_bytes, "%.*s", (int)(end - start - 1), start + 1);
+}
+
+void host__fill(struct profile *profile)
+{
+	struct utsname uts;
+	char line[256];
+
+	if (uname(&uts) == 0)
+		snprintf(profile->kernel, sizeof(profile->kernel), "%s", uts.release);
+	profile->cpu_cnt = sysconf(_SC_NPROCESSORS_ONLN);
+	profile->page_bytes = sysconf(_SC_PAGESIZE);
+	profile->ram_pages = sysconf(_SC_PHYS_PAGES);
+	if (read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)))
+		pick_word(line, profile->thp, sizeof(profile->thp));
+	profile->overcommit_memory = -1;
+	if (read_line("/proc/sys/vm/overcommit_memory", line, sizeof(line)))
+		profile->overcommit_memory = atoi(line);
+}

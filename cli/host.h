@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The machine, for the host part of a profile. */
+#ifndef ALLOCTRACE_CLI_HOST_H
+#define ALLOCTRACE_CLI_HOST_H
+
+#include "cli/profile.h"
+
+/* Fills kernel, cpu_cnt, page_bytes, ram_pages, thp, overcommit_memory; what cannot be read stays "not known". */
+void host__fill(struct profile *profile);
+
+#endif

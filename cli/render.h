@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The writers of results: each takes a finished profile and writes it to a
+ * stream. They look at nothing else and change nothing.
+ */
+#ifndef ALLOCTRACE_CLI_RENDER_H
+#define ALLOCTRACE_CLI_RENDER_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "cli/profile.h"
+
+struct render_opts {
+	bool has_color;
+	const char *advice; /* how to get what is missing; NULL or "" = nothing to say */
+};
+
+/* 0, or -ENOMEM; errors of the stream are left in the stream. */
+int render__table(FILE *out, const struct profile *profile, const struct render_opts *opts);
+int render__json(FILE *out, const struct profile *profile);
+
+/* A phase beyond startup was marked: the report is by phases, not "all". */
+static inline bool render__has_phases(const struct profile *profile)
+{
+	return profile->phases_seen & ~(1u << AT_PHASE_STARTUP);
+}
+
+/* "decision" names as in alloc/control.h. */
+const char *render__decision_name(enum atm_decision decision);
+/* Sum of a request kind over its size bands. */
+uint64_t render__band_sum(const uint64_t cnt[ATM_BAND_CNT]);
+
+#endif

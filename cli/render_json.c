@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The JSON report, schema alloctrace.profile/1 (docs/output.md). What was not
+ * measured is absent, never 0; a class that was measured and had no call has
+ * 0 calls and no durations.
+ *
+ * Text: JSON is Unicode, arguments and paths are bytes. Valid UTF-8 is written
+ * as it is (the writer escapes quotes and control characters). In anything else
+ * each broken byte becomes U+FFFD, and a second key, named with "_latin1" at the
+ * end, holds the whole text with one character U+0000-U+00FF a byte: encoding
+ * it as Latin-1 gives the original back.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc/settings.h"
+#include "cli/render.h"
+
+static json_t *number(uint64_t value)
+{
+	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+static void set_number(json_t *object, const char *key, uint64_t value)
+{
+	json_object_set_new(object, key, number(value));
+}
+
+static bool is_utf8(const char *text)
+{
+	json_t *probe = json_string(text);
+
+	json_decref(probe);
+	return probe;
+}
+
+/* Bytes of the valid UTF-8 character at `at`, 0 when it is broken: by the JSON library's own judgement. */
+static size_t character_bytes(const char *at)
+{
+	for (size_t bytes = 1; bytes <= strnlen(at, 4); bytes++) {
+		json_t *probe = json_stringn(at, bytes);
+
+		if (probe) {
+			json_decref(probe);
+			return bytes;
+		}
+	}
+	return 0;
+}
+
+static json_t *text_replaced(const char *text)
+{
+	char *copy = malloc(3 * strlen(text) + 1), *to = copy;
+	json_t *result;
+
+	if (!copy)
+		return NULL;
+	while (*text) {
+		size_t bytes = character_bytes(text);
+
+		memcpy(to, bytes ? text : "\xef\xbf\xbd", bytes ? bytes : 3);
+		to += bytes ? bytes : 3;
+		text += bytes ? bytes : 1;
+	}
+	result = json_stringn(copy, to - copy);
+	free(copy);
+	return result;
+}
+
+static json_t *text_latin1(const char *text)
+{
+	char *copy = malloc(2 * strlen(text) + 1), *to = copy;
+	json_t *result;
+
+	if (!copy)
+		return NULL;
+	for (; *text; text++) {
+		unsigned char byte = *text;
+
+		if (byte >= 0x80)
+			*to++ = 0xc0 | byte >> 6;
+		*to++ = byte >= 0x80 ? 0x80 | (byte & 0x3f) : byte;
+	}
+	result = json_stringn(copy, to - copy);
+	free(copy);
+	return result;
+}
+
+static void set_text(json_t *object, const char *key, const char *text)
+{
+	char second[64];
+
+	if (is_utf8(text)) {
+		json_object_set_new(object, key, json_string(text));
+		return;
+	}
+	json_object_set_new(object, key, text_replaced(text));
+	snprintf(second, sizeof(second), "%s_latin1", key);
+	json_object_set_new(object, second, text_latin1(text));
+}
+
+static void set_command(json_t *target, char **argv)
+{
+	json_t *command = json_array(), *latin1 = json_array();
+	bool is_valid = true;
+
+	for (char **arg = argv; arg && *arg; arg++) {
+		is_valid &= is_utf8(*arg);
+		json_array_append_new(command, text_replaced(*arg));
+		json_array_append_new(latin1, text_latin1(*arg));
+	}
+	json_object_set_new(target, "command", command);
+	if (is_valid)
+		json_decref(latin1);
+	else
+		json_object_set_new(target, "command_latin1", latin1);
+}
+
+/* Adds object under key when it has something in it. */
+static void set_if_any(json_t *parent, const char *key, json_t *object)
+{
+	if (json_object_size(object))
+		json_object_set_new(parent, key, object);
+	else
+		json_decref(object);
+}
+
+static json_t *class_object(const struct class_stat *stat, enum at_class class)
+{
+	json_t *object = json_object();
+
+	set_number(object, "calls", stat->call_cnt);
+	set_number(object, "errors", stat->error_cnt);
+	if (stat->error_cnt && stat->last_errno) {
+		const char *name = strerrorname_np(stat->last_errno);
+
+		if (name)
+			json_object_set_new(object, "last_errno", json_string(name));
+		else
+			set_number(object, "last_errno", stat->last_errno);
+	}
+	if (profile__class_syscall(class) != AT_SYS_INVALID)
+		set_number(object, "bytes", stat->bytes);
+	set_number(object, "kernel_ns", stat->sum_ns);
+	if (!stat->call_cnt)
+		return object;
+	set_number(object, "mean_ns", profile__mean_ns(stat));
+	set_number(object, "p50_ns", profile__quantile_ns(stat, 0.50));
+	set_number(object, "p90_ns", profile__quantile_ns(stat, 0.90));
+	set_number(object, "p99_ns", profile__quantile_ns(stat, 0.99));
+	set_number(object, "max_ns", stat->max_ns);
+	return object;
+}
+
+static void set_faults(json_t *object, const struct phase_stat *phase)
+{
+	json_t *faults = json_object();
+	const struct class_stat *minor = &phase->classes[AT_CLASS_FAULT_MINOR];
+	const struct class_stat *major = &phase->classes[AT_CLASS_FAULT_MAJOR];
+
+	set_number(faults, "minor", minor->call_cnt);
+	set_number(faults, "major", major->call_cnt);
+	set_number(faults, "kernel_ns", minor->sum_ns + major->sum_ns);
+	json_object_set_new(object, "faults", faults);
+}
+
+static void set_traced(json_t *object, const struct profile *profile, const struct phase_stat *phase)
+{
+	json_t *classes = json_object(), *syscalls = json_object();
+
+	for (int class = 1; class < AT_CLASS_CNT; class ++)
+		if (profile->has_faults || profile__class_syscall(class) != AT_SYS_INVALID)
+			json_object_set_new(classes, profile__class_name(class),
+					    class_object(&phase->classes[class], class));
+	for (int syscall = 1; syscall < AT_SYS_CNT; syscall++) {
+		uint64_t call_cnt = 0, error_cnt = 0, sum_ns = 0;
+
+		for (int class = 1; class < AT_CLASS_CNT; class ++)
+			if (profile__class_syscall(class) == (enum at_syscall)syscall) {
+				call_cnt += phase->classes[class].call_cnt;
+				error_cnt += phase->classes[class].error_cnt;
+				sum_ns += phase->classes[class].sum_ns;
+			}
+		json_object_set_new(syscalls, profile__syscall_name(syscall),
+				    json_pack("{s:o, s:o, s:o}", "calls", number(call_cnt), "errors", number(error_cnt),
+					      "kernel_ns", number(sum_ns)));
+	}
+	json_object_set_new(object, "classes", classes);
+	json_object_set_new(object, "syscalls", syscalls);
+	if (profile->has_faults)
+		set_faults(object, phase);
+}
+
+static void set_self(json_t *object, const struct atm_sums *self)
+{
+	json_t *requests = json_object(), *counts = json_object(), *errors = json_object(), *decisions = json_object();
+
+	set_number(requests, "malloc", render__band_sum(self->requests.malloc_cnt));
+	set_number(requests, "free", render__band_sum(self->requests.free_cnt));
+	set_number(requests, "realloc", render__band_sum(self->requests.realloc_cnt));
+	for (int kind = 0; kind < ATM_KIND_CNT; kind++) {
+		set_number(counts, profile__kind_name(kind), self->call_cnt[kind]);
+		if (self->error_cnt[kind])
+			set_number(errors, profile__kind_name(kind), self->error_cnt[kind]);
+	}
+	for (int decision = 0; decision < ATM_DECISION_CNT; decision++)
+		if (self->decision_cnt[decision])
+			set_number(decisions, render__decision_name(decision), self->decision_cnt[decision]);
+	json_object_set_new(object, "requests", requests);
+	json_object_set_new(object, "self_counts", counts);
+	set_if_any(object, "self_errors", errors);
+	set_if_any(object, "decisions", decisions);
+}
+
+static json_t *phase_object(const struct profile *profile, const struct phase_stat *phase)
+{
+	json_t *object = json_object();
+
+	if (profile->has_trace)
+		set_traced(object, profile, phase);
+	if (profile->has_self_counts)
+		set_self(object, &phase->self);
+	return object;
+}
+
+static json_t *tool_object(const struct profile *profile)
+{
+	json_t *tool = json_object(), *lost = json_object();
+
+	json_object_set_new(tool, "version", json_string(AT_VERSION));
+	set_number(tool, "tier", profile->tier);
+	if (profile->has_self_counts)
+		set_number(tool, "self_count_processes", profile->self_process_cnt);
+	if (!profile->has_trace) {
+		json_decref(lost);
+		return tool;
+	}
+	json_object_set_new(tool, "exact", json_boolean(profile__is_exact(profile)));
+#define X(id, key, text) set_number(lost, key, profile->loss_cnt[AT_LOSS_##id]);
+	AT_LOSSES(X)
+#undef X
+	set_number(lost, "recursion_misses", profile->recursion_miss_cnt);
+	json_object_set_new(tool, "lost", lost);
+	if (profile->bpf_run_cnt)
+		json_object_set_new(tool, "self_cost",
+				    json_pack("{s:o, s:o, s:b}", "bpf_runs", number(profile->bpf_run_cnt), "bpf_ns",
+					      number(profile->bpf_ns), "measured", profile->is_bpf_measured));
+	return tool;
+}
+
+static json_t *host_object(const struct profile *profile)
+{
+	json_t *host = json_object();
+
+	set_text(host, "kernel", profile->kernel);
+	set_number(host, "cpus", profile->cpu_cnt);
+	set_number(host, "page_bytes", profile->page_bytes);
+	set_number(host, "ram_pages", profile->ram_pages);
+	if (profile->thp[0])
+		set_text(host, "thp", profile->thp);
+	if (profile->overcommit_memory >= 0)
+		set_number(host, "overcommit_memory", profile->overcommit_memory);
+	return host;
+}
+
+/* Each tunable that was given, as a number where it is one. */
+static json_t *tune_object(const char *tune)
+{
+	uint64_t values[ATM_TUNE_CNT];
+	struct settings_error error;
+	json_t *object = json_object();
+
+	settings__tune_defaults(values);
+	if (!tune || settings__parse_tune(tune, values, &error))
+		return object;
+	for (const char *at = tune; *at; at += *at == ',') {
+		size_t bytes = strcspn(at, ",");
+		const char *equals = memchr(at, '=', bytes);
+		size_t name_bytes = equals ? (size_t)(equals - at) : bytes;
+
+#define X(id, name, unit, dflt, help)                                                                          \
+	if (strlen(#name) == name_bytes && memcmp(at, #name, name_bytes) == 0) {                               \
+		if (ATM_UNIT_##unit == ATM_UNIT_GROW || ATM_UNIT_##unit == ATM_UNIT_CHECK)                     \
+			json_object_set_new(object, #name, json_stringn(equals + 1, at + bytes - equals - 1)); \
+		else                                                                                           \
+			set_number(object, #name, values[ATM_TUNE_##id]);                                      \
+	}
+		ATM_TUNABLES(X)
+#undef X
+		at += bytes;
+	}
+	return object;
+}
+
+static json_t *exit_object(const struct profile *profile)
+{
+	const char *name = profile->exit_signal ? sigabbrev_np(profile->exit_signal) : NULL;
+	json_t *object = json_object();
+
+	json_object_set_new(object, "status", profile->exit_signal ? json_null() : json_integer(profile->exit_status));
+	json_object_set_new(object, "signal", profile->exit_signal ? json_integer(profile->exit_signal) : json_null());
+	if (name)
+		json_object_set_new(object, "signal_name", json_string(name));
+	return object;
+}
+
+static json_t *target_object(const struct profile *profile)
+{
+	json_t *target = json_object();
+
+	set_command(target, profile->argv);
+	json_object_set_new(target, "pids", json_pack("[i]", (int)profile->pid));
+	set_text(target, "allocator", profile->allocator);
+	if (profile->has_policy) {
+		json_t *policy = json_array();
+
+#define X(id, name)                        \
+	if (profile->policy & POLICY_##id) \
+		json_array_append_new(policy, json_string(#name));
+		ATM_POLICIES(X)
+#undef X
+		json_object_set_new(target, "policy", policy);
+		json_object_set_new(target, "tune", tune_object(profile->tune));
+	}
+	if (profile->note[0])
+		set_text(target, "note", profile->note);
+	if (profile->has_exit)
+		json_object_set_new(target, "exit", exit_object(profile));
+	return target;
+}
+
+static json_t *rusage_object(const struct profile *profile)
+{
+	json_t *rusage = json_object();
+
+	set_number(rusage, "wall_ns", profile->wall_ns);
+	set_number(rusage, "user_ns", profile->user_ns);
+	set_number(rusage, "sys_ns", profile->sys_ns);
+	set_number(rusage, "max_rss_bytes", profile->max_rss_bytes);
+	set_number(rusage, "minor_faults", profile->minor_fault_cnt);
+	set_number(rusage, "major_faults", profile->major_fault_cnt);
+	return rusage;
+}
+
+/* Calls by syscall, where there are any. */
+static json_t *syscall_counts(const uint64_t cnt[AT_SYS_CNT])
+{
+	json_t *object = json_object();
+
+	for (int syscall = 1; syscall < AT_SYS_CNT; syscall++)
+		if (cnt[syscall])
+			set_number(object, profile__syscall_name(syscall), cnt[syscall]);
+	return object;
+}
+
+static json_t *advice_counts(const struct profile *profile)
+{
+	json_t *object = json_object();
+	char key[16];
+
+	for (int advice = 0; advice < AT_ADVICE_CNT; advice++)
+		if (profile->advice_cnt[advice]) {
+			snprintf(key, sizeof(key), "%d%s", advice, advice == AT_ADVICE_CNT - 1 ? "+" : "");
+			set_number(object, key, profile->advice_cnt[advice]);
+		}
+	return object;
+}
+
+static json_t *phases_object(const struct profile *profile, const struct phase_stat *total)
+{
+	json_t *phases = json_object();
+
+	if (!render__has_phases(profile))
+		json_object_set_new(phases, "all", phase_object(profile, total));
+	else
+		for (int phase = 0; phase < AT_PHASE_CNT; phase++)
+			json_object_set_new(phases, profile__phase_name(phase),
+					    phase_object(profile, &profile->phases[phase]));
+	return phases;
+}
+
+int render__json(FILE *out, const struct profile *profile)
+{
+	struct phase_stat *total = malloc(sizeof(*total));
+	json_t *document = json_object();
+	int err = 0;
+
+	if (!total || !document) {
+		err = -ENOMEM;
+		goto out;
+	}
+	profile__total(profile, total);
+	json_object_set_new(document, "schema", json_string("alloctrace.profile/1"));
+	json_object_set_new(document, "tool", tool_object(profile));
+	json_object_set_new(document, "host", host_object(profile));
+	json_object_set_new(document, "target", target_object(profile));
+	json_object_set_new(document, "rusage", rusage_object(profile));
+	set_if_any(document, "compat", syscall_counts(profile->compat_cnt));
+	set_if_any(document, "in_flight", syscall_counts(profile->in_flight_cnt));
+	set_if_any(document, "advices", advice_counts(profile));
+	json_object_set_new(document, "phases", phases_object(profile, total));
+	json_object_set_new(document, "total", phase_object(profile, total));
+	/* A failed write shows in ferror(out), which the caller looks at. */
+	if (!json_dumpf(document, out, JSON_INDENT(2)))
+		fputc('\n', out);
+out:
+	json_decref(document);
+	free(total);
+	return err;
+}

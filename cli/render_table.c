@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The report for people: settings in force, a table of the measured phase, and
+ * what stands beside it. Times in the table have one unit a column, so that
+ * they can be compared at a glance; plain ASCII unless a name is not.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc/settings.h"
+#include "cli/format.h"
+#include "cli/render.h"
+
+/* Width of the label column of all lines outside the table. */
+enum { LABEL_WIDTH = 12 };
+
+struct table {
+	FILE *out;
+	const struct profile *profile;
+	const struct render_opts *opts;
+	const struct phase_stat *total;
+};
+
+const char *render__decision_name(enum atm_decision decision)
+{
+	static const char *const names[] = {
+#define X(id, name, help) name,
+		ATM_DECISIONS(X)
+#undef X
+	};
+
+	return names[decision];
+}
+
+uint64_t render__band_sum(const uint64_t cnt[ATM_BAND_CNT])
+{
+	uint64_t sum = 0;
+
+	for (int band = 0; band < ATM_BAND_CNT; band++)
+		sum += cnt[band];
+	return sum;
+}
+
+static const char *bold(const struct table *table)
+{
+	return table->opts->has_color ? "\033[1m" : "";
+}
+
+static const char *plain(const struct table *table)
+{
+	return table->opts->has_color ? "\033[0m" : "";
+}
+
+static const char *alarm_color(const struct table *table)
+{
+	return table->opts->has_color ? "\033[31m" : "";
+}
+
+static void __attribute__((format(printf, 3, 4)))
+line(const struct table *table, const char *label, const char *fmt, ...)
+{
+	va_list args;
+
+	fprintf(table->out, "%-*s", LABEL_WIDTH, label);
+	va_start(args, fmt);
+	vfprintf(table->out, fmt, args);
+	va_end(args);
+	fputc('\n', table->out);
+}
+
+static void print_command(const struct table *table)
+{
+	char escaped[1024];
+
+	fprintf(table->out, "%salloctrace %s:", bold(table), AT_VERSION);
+	for (char **arg = table->profile->argv; arg && *arg; arg++) {
+		bool is_quoted = !**arg || strpbrk(*arg, " '\"");
+
+		format__escape(*arg, escaped, sizeof(escaped));
+		fprintf(table->out, is_quoted ? " '%s'" : " %s", escaped);
+	}
+	fprintf(table->out, "%s\n", plain(table));
+}
+
+static void print_allocator(const struct table *table)
+{
+	const struct profile *profile = table->profile;
+	char policy[128], escaped[512];
+
+	format__escape(profile->allocator, escaped, sizeof(escaped));
+	if (!profile->has_policy) {
+		line(table, "allocator", "%s", escaped);
+	} else {
+		settings__format_policy(profile->policy, policy, sizeof(policy));
+		line(table, "allocator", "%s, policies %s", escaped, policy);
+		if (profile->tune)
+			line(table, "tunables", "%s", format__escape(profile->tune, escaped, sizeof(escaped)));
+	}
+	if (profile->note[0])
+		line(table, "note", "%s: policies do not apply",
+		     format__escape(profile->note, escaped, sizeof(escaped)));
+}
+
+/* "exact", or everything that is missing. */
+static void print_exactness(const struct table *table)
+{
+	static const char *const texts[] = {NULL,
+#define X(id, key, text) text,
+					    AT_LOSSES(X)
+#undef X
+	};
+	const struct profile *profile = table->profile;
+	char cnt[FORMAT_BYTES];
+
+	for (int loss = 1; loss < AT_LOSS_CNT; loss++)
+		if (profile->loss_cnt[loss])
+			line(table, loss == AT_LOSS_NEVER_RETURNED ? "" : "lost", "%s %s",
+			     format__count(profile->loss_cnt[loss], cnt), texts[loss]);
+	if (profile->recursion_miss_cnt)
+		line(table, "lost", "%s program runs that the kernel skipped",
+		     format__count(profile->recursion_miss_cnt, cnt));
+}
+
+static void print_settings(const struct table *table)
+{
+	const struct profile *profile = table->profile;
+	bool is_exact = profile__is_exact(profile);
+
+	print_command(table);
+	print_allocator(table);
+	if (profile->has_trace)
+		line(table, "traced", "tier %d, %s%s%s; Linux %s, %d CPUs", profile->tier,
+		     is_exact ? "" : alarm_color(table), is_exact ? "exact" : "NOT EXACT", is_exact ? "" : plain(table),
+		     profile->kernel, profile->cpu_cnt);
+	else
+		line(table, "traced", "tier 0: not traced, %s; Linux %s, %d CPUs",
+		     profile->has_self_counts ? "calls as counted by the allocator itself" : "process totals only",
+		     profile->kernel, profile->cpu_cnt);
+	if (!profile->has_trace)
+		line(table, "missing", "kernel time, durations, bytes, faults by phase%s",
+		     profile->has_self_counts ? "" : ", calls");
+	else if (!profile->has_faults)
+		line(table, "missing", "page faults by phase, and their time: no page fault events here");
+	if (table->opts->advice && table->opts->advice[0])
+		line(table, "", "%s", table->opts->advice);
+	print_exactness(table);
+}
+
+static void print_head(const struct table *table, const char *name)
+{
+	fprintf(table->out, "\n%s%-18s %12s %18s %11s %12s %10s %10s %10s %10s %11s%s\n", bold(table), name, "calls",
+		"errors", "bytes", "kernel ms", "mean us", "p50 us", "p90 us", "p99 us", "max us", plain(table));
+}
+
+static void print_errors(const struct table *table, uint64_t error_cnt, int last_errno)
+{
+	const char *name = last_errno ? strerrorname_np(last_errno) : NULL;
+	char cnt[FORMAT_BYTES], text[64];
+
+	snprintf(text, sizeof(text), "%s%s%s", error_cnt ? format__count(error_cnt, cnt) : "0",
+		 error_cnt && name ? " " : "", error_cnt && name ? name : "");
+	fprintf(table->out, " %18s", text);
+}
+
+static void print_class(const struct table *table, enum at_class class, const struct class_stat *stat)
+{
+	char text[FORMAT_BYTES];
+	bool has_bytes = profile__class_syscall(class) != AT_SYS_INVALID;
+
+	fprintf(table->out, "%-18s %12s", profile__class_name(class), format__count(stat->call_cnt, text));
+	if (has_bytes)
+		print_errors(table, stat->error_cnt, stat->last_errno);
+	else
+		fprintf(table->out, " %18s", "");
+	fprintf(table->out, " %11s %12.3f %10.2f %10.2f %10.2f %10.2f %11.2f\n",
+		has_bytes ? format__bytes(stat->bytes, text) : "", stat->sum_ns / 1e6, profile__mean_ns(stat) / 1e3,
+		profile__quantile_ns(stat, 0.50) / 1e3, profile__quantile_ns(stat, 0.90) / 1e3,
+		profile__quantile_ns(stat, 0.99) / 1e3, stat->max_ns / 1e3);
+}
+
+/* Is the class one that people want to see? The marker is our own doing. */
+static bool is_shown(const struct phase_stat *phase, int class)
+{
+	return class != AT_CLASS_MADVISE_PHASE && phase->classes[class].call_cnt;
+}
+
+static void print_traced_phase(const struct table *table, const char *name, const struct phase_stat *phase)
+{
+	bool has_any = false;
+
+	print_head(table, name);
+	for (int class = 1; class < AT_CLASS_CNT; class ++)
+		if (is_shown(phase, class)) {
+			print_class(table, class, &phase->classes[class]);
+			has_any = true;
+		}
+	if (!has_any)
+		fprintf(table->out, "no memory calls and no page faults\n");
+}
+
+/* Tier 0: what the allocator counted itself, the rest shown as missing. */
+static void print_counted_phase(const struct table *table, const char *name, const struct phase_stat *phase)
+{
+	char text[FORMAT_BYTES];
+	bool has_any = false;
+
+	print_head(table, name);
+	for (int kind = 0; kind < ATM_KIND_CNT; kind++) {
+		if (kind == ATM_KIND_MADVISE_PHASE || !phase->self.call_cnt[kind])
+			continue;
+		fprintf(table->out, "%-18s %12s", profile__kind_name(kind),
+			format__count(phase->self.call_cnt[kind], text));
+		print_errors(table, phase->self.error_cnt[kind], 0);
+		fprintf(table->out, " %11s %12s %10s %10s %10s %10s %11s\n", "-", "-", "-", "-", "-", "-", "-");
+		has_any = true;
+	}
+	if (!has_any)
+		fprintf(table->out, "the allocator made no memory calls\n");
+}
+
+/* Memory syscalls of a phase, as traced or else as counted by the allocator; without the marker. */
+static uint64_t syscall_cnt(const struct table *table, const struct phase_stat *phase, uint64_t *sum_ns)
+{
+	uint64_t cnt = 0;
+
+	*sum_ns = 0;
+	if (!table->profile->has_trace) {
+		for (int kind = 0; kind < ATM_KIND_CNT; kind++)
+			cnt += kind == ATM_KIND_MADVISE_PHASE ? 0 : phase->self.call_cnt[kind];
+		return cnt;
+	}
+	for (int class = 1; class < AT_CLASS_CNT; class ++) {
+		if (class == AT_CLASS_MADVISE_PHASE || profile__class_syscall(class) == AT_SYS_INVALID)
+			continue;
+		cnt += phase->classes[class].call_cnt;
+		*sum_ns += phase->classes[class].sum_ns;
+	}
+	return cnt;
+}
+
+static void print_phase_line(const struct table *table, enum at_phase number)
+{
+	const struct phase_stat *phase = &table->profile->phases[number];
+	const struct class_stat *minor = &phase->classes[AT_CLASS_FAULT_MINOR];
+	const struct class_stat *major = &phase->classes[AT_CLASS_FAULT_MAJOR];
+	char calls[FORMAT_BYTES], ns[FORMAT_BYTES], faults[FORMAT_BYTES], fault_ns[FORMAT_BYTES];
+	uint64_t sum_ns, cnt = syscall_cnt(table, phase, &sum_ns);
+
+	if (table->profile->has_trace && !table->profile->has_faults)
+		line(table, profile__phase_name(number), "%s calls, %s", format__count(cnt, calls),
+		     format__ns(sum_ns, ns));
+	else if (table->profile->has_trace)
+		line(table, profile__phase_name(number), "%s calls, %s; %s faults, %s", format__count(cnt, calls),
+		     format__ns(sum_ns, ns), format__count(minor->call_cnt + major->call_cnt, faults),
+		     format__ns(minor->sum_ns + major->sum_ns, fault_ns));
+	else
+		line(table, profile__phase_name(number), "%s calls", format__count(cnt, calls));
+}
+
+static void print_phases(const struct table *table)
+{
+	const struct profile *profile = table->profile;
+	bool has_phases = render__has_phases(profile);
+	const struct phase_stat *shown = has_phases ? &profile->phases[AT_PHASE_MEASURED] : table->total;
+	const char *name = has_phases ? profile__phase_name(AT_PHASE_MEASURED) : "all";
+
+	if (profile->has_trace)
+		print_traced_phase(table, name, shown);
+	else if (profile->has_self_counts)
+		print_counted_phase(table, name, shown);
+	fputc('\n', table->out);
+	if (has_phases && (profile->has_trace || profile->has_self_counts)) {
+		print_phase_line(table, AT_PHASE_STARTUP);
+		print_phase_line(table, AT_PHASE_TEARDOWN);
+	}
+}
+
+/* Policy decisions and requests of the phase shown. */
+static void print_self(const struct table *table)
+{
+	const struct profile *profile = table->profile;
+	const struct phase_stat *phase =
+		render__has_phases(profile) ? &profile->phases[AT_PHASE_MEASURED] : table->total;
+	const struct atm_requests *requests = &phase->self.requests;
+	uint64_t malloc_cnt = render__band_sum(requests->malloc_cnt), free_cnt = render__band_sum(requests->free_cnt);
+	uint64_t realloc_cnt = render__band_sum(requests->realloc_cnt);
+	uint64_t request_cnt = malloc_cnt + free_cnt + realloc_cnt;
+	uint64_t sum_ns, cnt = syscall_cnt(table, phase, &sum_ns);
+	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES];
+	bool has_any = false;
+
+	for (int decision = 0; decision < ATM_DECISION_CNT; decision++) {
+		if (!phase->self.decision_cnt[decision])
+			continue;
+		fprintf(table->out, has_any ? ", %s %s" : "decisions   %s %s", render__decision_name(decision),
+			format__count(phase->self.decision_cnt[decision], a));
+		has_any = true;
+	}
+	if (has_any)
+		fputc('\n', table->out);
+	line(table, "requests", "malloc %s, free %s, realloc %s", format__count(malloc_cnt, a),
+	     format__count(free_cnt, b), format__count(realloc_cnt, c));
+	if (!request_cnt)
+		return;
+	if (profile->has_trace)
+		line(table, "", "%.2f memory syscalls and %.2f us in them per 1,000 requests", cnt * 1e3 / request_cnt,
+		     (double)sum_ns / request_cnt);
+	else
+		line(table, "", "%.2f memory syscalls per 1,000 requests", cnt * 1e3 / request_cnt);
+}
+
+/* What share of the system time the classes explain. Said with care: the two are not measured alike. */
+static void print_share(const struct table *table)
+{
+	const struct profile *profile = table->profile;
+	uint64_t sum_ns = 0;
+	char ns[FORMAT_BYTES], sys[FORMAT_BYTES];
+
+	for (int class = 1; class < AT_CLASS_CNT; class ++)
+		sum_ns += table->total->classes[class].sum_ns;
+	if (!profile->sys_ns)
+		return;
+	line(table, "system time", "%s in the classes of all phases, %s of the process: %.0f %%%s",
+	     format__ns(sum_ns, ns), format__ns(profile->sys_ns, sys), 100.0 * sum_ns / profile->sys_ns,
+	     sum_ns > profile->sys_ns ? " (time in calls includes waiting)" : "");
+}
+
+static void print_process(const struct table *table)
+{
+	const struct profile *profile = table->profile;
+	char user[FORMAT_BYTES], sys[FORMAT_BYTES], wall[FORMAT_BYTES], rss[FORMAT_BYTES];
+	char minor[FORMAT_BYTES], major[FORMAT_BYTES];
+	const char *name = profile->exit_signal ? sigabbrev_np(profile->exit_signal) : NULL;
+
+	line(table, "process", "user %s, system %s, wall %s, max RSS %s", format__ns(profile->user_ns, user),
+	     format__ns(profile->sys_ns, sys), format__ns(profile->wall_ns, wall),
+	     format__bytes(profile->max_rss_bytes, rss));
+	line(table, "", "%s minor and %s major faults", format__count(profile->minor_fault_cnt, minor),
+	     format__count(profile->major_fault_cnt, major));
+	if (!profile->has_exit)
+		return;
+	if (profile->exit_signal)
+		line(table, "ended", "signal %d%s%s%s", profile->exit_signal, name ? " (" : "", name ? name : "",
+		     name ? ")" : "");
+	else
+		line(table, "ended", "exit %d", profile->exit_status);
+}
+
+/* "text: name 12, name 3" for the syscalls that have a count. */
+static void print_by_syscall(const struct table *table, const char *label, const char *text,
+			     const uint64_t cnt[AT_SYS_CNT])
+{
+	char count[FORMAT_BYTES];
+	uint64_t sum = 0;
+	const char *separator = ": ";
+
+	for (int syscall = 1; syscall < AT_SYS_CNT; syscall++)
+		sum += cnt[syscall];
+	if (!sum)
+		return;
+	fprintf(table->out, "%-*s%s %s", LABEL_WIDTH, label, format__count(sum, count), text);
+	for (int syscall = 1; syscall < AT_SYS_CNT; syscall++)
+		if (cnt[syscall]) {
+			fprintf(table->out, "%s%s %s", separator, profile__syscall_name(syscall),
+				format__count(cnt[syscall], count));
+			separator = ", ";
+		}
+	fputc('\n', table->out);
+}
+
+static void print_advices(const struct table *table)
+{
+	const char *separator = "madvise.other by advice: ";
+	char count[FORMAT_BYTES];
+
+	for (int advice = 0; advice < AT_ADVICE_CNT; advice++)
+		if (table->profile->advice_cnt[advice]) {
+			if (*separator != ',')
+				fprintf(table->out, "%-*s", LABEL_WIDTH, "advices");
+			fprintf(table->out, "%s%d%s %s", separator, advice, advice == AT_ADVICE_CNT - 1 ? "+" : "",
+				format__count(table->profile->advice_cnt[advice], count));
+			separator = ", ";
+		}
+	if (*separator == ',')
+		fputc('\n', table->out);
+}
+
+/* The two counts are independent: the tracer may see more (the program's own calls), never less. */
+static void print_check(const struct table *table)
+{
+	char traced[FORMAT_BYTES], self[FORMAT_BYTES];
+
+	for (int kind = 0; kind < ATM_KIND_CNT; kind++)
+		for (int class = 1; class < AT_CLASS_CNT; class ++) {
+			const uint64_t call_cnt = table->total->classes[class].call_cnt;
+
+			if (strcmp(profile__class_name(class), profile__kind_name(kind)) != 0 ||
+			    call_cnt >= table->total->self.call_cnt[kind])
+				continue;
+			line(table, "CHECK", "%s%s: %s traced, but the allocator counted %s%s", alarm_color(table),
+			     profile__class_name(class), format__count(call_cnt, traced),
+			     format__count(table->total->self.call_cnt[kind], self), plain(table));
+		}
+}
+
+static void print_cost(const struct table *table)
+{
+	const struct profile *profile = table->profile;
+	char runs[FORMAT_BYTES], ns[FORMAT_BYTES];
+
+	if (profile->bpf_run_cnt)
+		line(table, "self cost", "%s program runs, %s%s (%s)", format__count(profile->bpf_run_cnt, runs),
+		     profile->is_bpf_measured ? "" : "about ", format__ns(profile->bpf_ns, ns),
+		     profile->is_bpf_measured ? "measured by the kernel" : "from a calibration");
+}
+
+int render__table(FILE *out, const struct profile *profile, const struct render_opts *opts)
+{
+	struct phase_stat *total = malloc(sizeof(*total));
+	struct table table = {.out = out, .profile = profile, .opts = opts, .total = total};
+
+	if (!total)
+		return -ENOMEM;
+	profile__total(profile, total);
+	print_settings(&table);
+	print_phases(&table);
+	if (profile->has_self_counts)
+		print_self(&table);
+	if (profile->has_trace)
+		print_share(&table);
+	print_process(&table);
+	print_by_syscall(&table, "compat", "compat (32-bit) syscalls not decoded", profile->compat_cnt);
+	print_by_syscall(&table, "in flight", "calls still running at the end", profile->in_flight_cnt);
+	print_advices(&table);
+	if (profile->has_trace && profile->has_self_counts)
+		print_check(&table);
+	print_cost(&table);
+	free(total);
+	return 0;
+}
