@@ -163,8 +163,8 @@ asan-parts: $(O)/alloctrace $(filter $(O)/tests/unit/%,$(UNIT_TESTS))
 demo: ## install what is missing, build, run trim_loop with policy trim off and on
 	$(Q).ci/deps build
 	$(Q)$(MAKE) $(PARALLEL) all
-	$(O)/alloctrace run --policy -trim trim_loop
-	$(O)/alloctrace run trim_loop
+	$(O)/alloctrace run --policy -trim trim_loop --touch
+	$(O)/alloctrace run trim_loop --touch
 
 .PHONY: check
 check: ## install what is missing, build, run all tests
