@@ -19,6 +19,9 @@ static const struct argp_option common_options[] = {
 	{0},
 };
 
+/* Where the last parse stopped: argp itself tells only on success. */
+static int stopped_at;
+
 static error_t parse_common(int key, char *arg, struct argp_state *state)
 {
 	(void)arg;
@@ -29,6 +32,7 @@ static error_t parse_common(int key, char *arg, struct argp_state *state)
 		argp_help(state->root_argp, stdout,
 			  ARGP_HELP_SHORT_USAGE | ARGP_HELP_PRE_DOC | ARGP_HELP_LONG | ARGP_HELP_POST_DOC, state->name);
 		exit(fflush(stdout) ? AT_EXIT_OWN : 0);
+	case ARGP_KEY_ERROR: stopped_at = state->next; return 0;
 	default: return ARGP_ERR_UNKNOWN;
 	}
 }
@@ -78,24 +82,52 @@ static bool wants_value(const struct argp_option *option, void *data)
 	return word[1] && !word[2] && word[1] == option->key;
 }
 
+static bool is_letter(const struct argp_option *option, void *data)
+{
+	return option->key == *(const char *)data;
+}
+
+/* "-jq": letters that all are options. */
+static bool is_known_cluster(const struct argp *argp, char *word)
+{
+	if (word[0] != '-' || word[1] == '-')
+		return false;
+	for (char *letter = word + 1; *letter; letter++)
+		if (!any_option(argp, is_letter, letter))
+			return false;
+	return true;
+}
+
+/* Is `data` "--NAME=..." of an option without a value? */
+static bool takes_no_value(const struct argp_option *option, void *data)
+{
+	const char *word = data;
+	size_t bytes = strlen(option->name);
+
+	return !option->arg && strncmp(word, "--", 2) == 0 && strncmp(word + 2, option->name, bytes) == 0 &&
+	       word[2 + bytes] == '=';
+}
+
 int options__parse(const struct argp *argp, int argc, char **argv, void *input)
 {
 	struct known known = {.used = 0};
-	int end = 0;
-	error_t err = argp_parse(argp, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP | ARGP_NO_ERRS, &end, input);
+	error_t err = argp_parse(argp, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP | ARGP_NO_ERRS, NULL, input);
 	char *word;
 
 	if (!err)
 		return 0;
 	if (err == OPTIONS_SAID)
 		return AT_EXIT_USAGE;
-	/* argp stops behind the word that it could not take, or on it inside a cluster of letters. */
-	word = end > 0 && end <= argc && argv[end - 1][0] == '-' ? argv[end - 1]
-	       : end < argc                                      ? argv[end]
-								 : argv[argc - 1];
+	/* It stops behind the word that it could not take, or on it inside a cluster of letters. */
+	word = argv[stopped_at > 0 && stopped_at <= argc ? stopped_at - 1 : argc - 1];
+	if (stopped_at < argc &&
+	    (word[0] != '-' || (is_known_cluster(argp, word) && !any_option(argp, wants_value, word))))
+		word = argv[stopped_at];
 	any_option(argp, append_known, &known);
 	if (any_option(argp, wants_value, word))
 		msg__error("option '%s' needs a value", word);
+	else if (any_option(argp, takes_no_value, word))
+		msg__error("option '%s' takes no value", word);
 	else
 		msg__error("unknown option '%s'; known: %s", word, known.text);
 	return AT_EXIT_USAGE;
@@ -107,9 +139,8 @@ int options__policy(const char *set, uint32_t dflt, uint32_t *policy)
 	int err = settings__parse_policy(set, dflt, policy, &error);
 
 	if (err)
-		msg__error("policy set '%s': %s '%.*s'; known: all, none, or of %s, each with + or - to change the "
-			   "default",
-			   set, error.why, (int)error.bytes, error.at, settings__policy_names());
+		msg__error("policy set '%s': %s '%.*s'; known: %s (+NAME and -NAME change the default)", set, error.why,
+			   (int)error.bytes, error.at, settings__policy_names());
 	return err;
 }
 

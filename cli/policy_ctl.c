@@ -37,6 +37,13 @@ static int __attribute__((format(printf, 4, 5))) fail(int err, char *why, size_t
 	return err;
 }
 
+/* The kernel does not say which of its checks refused. */
+static const char *not_permitted(void)
+{
+	return geteuid() ? "not permitted: only its own user or root may look into it"
+			 : "not permitted: looking into it takes CAP_SYS_PTRACE, and no security module against it";
+}
+
 static bool parse_mapping(char *text, struct mapping *mapping)
 {
 	unsigned major, minor;
@@ -150,7 +157,7 @@ static FILE *open_maps(pid_t pid, int *err, char *why, size_t why_bytes)
 	if (errno == ENOENT || errno == ESRCH)
 		fail(*err, why, why_bytes, "no such process");
 	else if (errno == EACCES || errno == EPERM)
-		fail(*err, why, why_bytes, "not permitted: only its own user or root may look into it");
+		fail(*err, why, why_bytes, "%s", not_permitted());
 	else
 		fail(*err, why, why_bytes, "cannot read %s: %s", path, strerror(-*err));
 	return NULL;
@@ -186,7 +193,7 @@ static int find_control(pid_t pid, uint64_t *address, char *why, size_t why_byte
 	if (found == 1)
 		return 0;
 	if (!has_any && err == EACCES)
-		return fail(-EACCES, why, why_bytes, "not permitted: only its own user or root may look into it");
+		return fail(-EACCES, why, why_bytes, "%s", not_permitted());
 	if (!has_any)
 		return fail(-ESRCH, why, why_bytes, "it has no memory: a kernel thread, or already ended");
 	if (blocked_err == -ESTALE || blocked_err == -ENOENT)
@@ -202,8 +209,7 @@ static int find_control(pid_t pid, uint64_t *address, char *why, size_t why_byte
 static int transfer_failed(int err, const char *what, char *why, size_t why_bytes)
 {
 	if (err == EPERM || err == EACCES)
-		return fail(-EPERM, why, why_bytes, "not permitted to %s its memory: only its own user or root may",
-			    what);
+		return fail(-EPERM, why, why_bytes, "%s", not_permitted());
 	if (err == ESRCH)
 		return fail(-ESRCH, why, why_bytes, "no such process");
 	return fail(-err, why, why_bytes, "cannot %s its memory: %s", what, strerror(err));

@@ -150,7 +150,7 @@ static void print_settings(const struct table *table)
 
 static void print_head(const struct table *table, const char *name)
 {
-	fprintf(table->out, "\n%s%-18s %12s %18s %11s %12s %10s %10s %10s %10s %11s%s\n", bold(table), name, "calls",
+	fprintf(table->out, "\n%s%-18s %10s %16s %10s %10s %9s %9s %9s %9s %10s%s\n", bold(table), name, "calls",
 		"errors", "bytes", "kernel ms", "mean us", "p50 us", "p90 us", "p99 us", "max us", plain(table));
 }
 
@@ -161,7 +161,7 @@ static void print_errors(const struct table *table, uint64_t error_cnt, int last
 
 	snprintf(text, sizeof(text), "%s%s%s", error_cnt ? format__count(error_cnt, cnt) : "0",
 		 error_cnt && name ? " " : "", error_cnt && name ? name : "");
-	fprintf(table->out, " %18s", text);
+	fprintf(table->out, " %16s", text);
 }
 
 static void print_class(const struct table *table, enum at_class class, const struct class_stat *stat)
@@ -169,12 +169,12 @@ static void print_class(const struct table *table, enum at_class class, const st
 	char text[FORMAT_BYTES];
 	bool has_bytes = profile__class_syscall(class) != AT_SYS_INVALID;
 
-	fprintf(table->out, "%-18s %12s", profile__class_name(class), format__count(stat->call_cnt, text));
+	fprintf(table->out, "%-18s %10s", profile__class_name(class), format__count(stat->call_cnt, text));
 	if (has_bytes)
 		print_errors(table, stat->error_cnt, stat->last_errno);
 	else
-		fprintf(table->out, " %18s", "");
-	fprintf(table->out, " %11s %12.3f %10.2f %10.2f %10.2f %10.2f %11.2f\n",
+		fprintf(table->out, " %16s", "");
+	fprintf(table->out, " %10s %10.3f %9.2f %9.2f %9.2f %9.2f %10.2f\n",
 		has_bytes ? format__bytes(stat->bytes, text) : "", stat->sum_ns / 1e6, profile__mean_ns(stat) / 1e3,
 		profile__quantile_ns(stat, 0.50) / 1e3, profile__quantile_ns(stat, 0.90) / 1e3,
 		profile__quantile_ns(stat, 0.99) / 1e3, stat->max_ns / 1e3);
@@ -210,10 +210,10 @@ static void print_counted_phase(const struct table *table, const char *name, con
 	for (int kind = 0; kind < ATM_KIND_CNT; kind++) {
 		if (kind == ATM_KIND_MADVISE_PHASE || !phase->self.call_cnt[kind])
 			continue;
-		fprintf(table->out, "%-18s %12s", profile__kind_name(kind),
+		fprintf(table->out, "%-18s %10s", profile__kind_name(kind),
 			format__count(phase->self.call_cnt[kind], text));
 		print_errors(table, phase->self.error_cnt[kind], 0);
-		fprintf(table->out, " %11s %12s %10s %10s %10s %10s %11s\n", "-", "-", "-", "-", "-", "-", "-");
+		fprintf(table->out, " %10s %10s %9s %9s %9s %9s %10s\n", "-", "-", "-", "-", "-", "-", "-");
 		has_any = true;
 	}
 	if (!has_any)
