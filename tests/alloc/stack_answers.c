@@ -33,14 +33,15 @@ struct answer {
 	int err, detach_state, has_local, is_tls_zero, is_usable;
 };
 
-/* Writes to every page of the stack below the caller, down to `lowest`. */
-__attribute__((noinline)) static int touch_down_to(const char *lowest)
+/* Writes to the stack below the caller, in up to 2048 places, down to its lowest byte. */
+__attribute__((noinline)) static int touch_down_to(char *lowest)
 {
 	volatile char local;
 	volatile char *at = &local;
+	size_t step = (size_t)(at - lowest) / 2048 + 4096;
 
 	/* Below the frame there is nothing of ours; leave it a red zone and a signal frame's worth. */
-	for (at -= 512; at > lowest; at -= 4096)
+	for (at -= 512; at > lowest + step; at -= step)
 		*at = 1;
 	*(volatile char *)lowest = 1;
 	return 1;
