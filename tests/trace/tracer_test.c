@@ -1,0 +1,767 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The tracer against programs whose calls are known in advance, in both slot
+ * modes. Needs root and a kernel that can trace; says so and skips otherwise.
+ * timeout: 300
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <bpf/bpf.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/tracer.h"
+#include "tests/trace/known.h"
+
+#define NOBODY 65534
+
+static struct features features;
+static char known_calls[512], static_once[512], m32_calls[512];
+
+/* A child that waits for the word go before it becomes the target program. */
+struct child {
+	pid_t pid;
+	int go;
+};
+
+/* One traced run. */
+struct run {
+	struct tracer *tracer;
+	struct profile *profile;
+	struct phase_stat *total;
+	int status; /* of wait() */
+	uint64_t wall_ns;
+};
+
+static const struct tracer_opts *opts_of(void **state)
+{
+	return *state;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* uid 0 stays root. */
+static struct child hold(const char *const argv[], uid_t uid)
+{
+	struct child child;
+	int fds[2];
+	char go;
+
+	assert_return_code(pipe2(fds, O_CLOEXEC), errno);
+	child.pid = fork();
+	assert_return_code(child.pid, errno);
+	if (!child.pid) {
+		close(fds[1]);
+		if (read(fds[0], &go, 1) != 1 || (uid && setresuid(uid, uid, uid)))
+			_exit(126);
+		execv(argv[0], (char *const *)argv);
+		_exit(127);
+	}
+	close(fds[0]);
+	child.go = fds[1];
+	return child;
+}
+
+static void release(struct child *child)
+{
+	assert_int_equal(write(child->go, "g", 1), 1);
+	close(child->go);
+}
+
+/* Opens a tracer on held children, and starts it. */
+static void start(struct run *run, const struct tracer_opts *opts, const struct child *children, int cnt)
+{
+	*run = (struct run){0};
+	assert_return_code(tracer__open(&run->tracer, &features, opts), 0);
+	for (int i = 0; i < cnt; i++)
+		assert_return_code(tracer__add_target(run->tracer, children[i].pid), 0);
+	assert_return_code(tracer__start(run->tracer), 0);
+	run->wall_ns = now_ns();
+}
+
+static void stop(struct run *run)
+{
+	run->wall_ns = now_ns() - run->wall_ns;
+	assert_return_code(tracer__stop(run->tracer), 0);
+	run->profile = profile__new();
+	run->total = malloc(sizeof(*run->total));
+	assert_non_null(run->profile);
+	assert_non_null(run->total);
+	assert_return_code(tracer__collect(run->tracer, run->profile), 0);
+	profile__total(run->profile, run->total);
+}
+
+static void done(struct run *run)
+{
+	tracer__free(run->tracer);
+	profile__free(run->profile);
+	free(run->total);
+}
+
+/* Runs a program under the tracer, from its first instruction to its end. */
+static void trace_as(struct run *run, const struct tracer_opts *opts, uid_t uid, const char *const argv[])
+{
+	struct child child = hold(argv, uid);
+
+	start(run, opts, &child, 1);
+	release(&child);
+	assert_int_equal(waitpid(child.pid, &run->status, 0), child.pid);
+	stop(run);
+}
+
+#define trace(run, opts, ...) trace_as(run, opts, 0, (const char *const[]){__VA_ARGS__, NULL})
+
+static const struct class_stat *measured(const struct run *run, enum at_class class)
+{
+	return &run->profile->phases[AT_PHASE_MEASURED].classes[class];
+}
+
+/* Nothing lost, nothing in flight, no duration longer than the run. */
+static void assert_exact(const struct run *run)
+{
+	for (int i = 0; i < AT_LOSS_CNT; i++)
+		if (run->profile->loss_cnt[i] && i != AT_LOSS_CLASS_ASSUMED)
+			fail_msg("loss %d: %lu", i, run->profile->loss_cnt[i]);
+	assert_int_equal(run->profile->recursion_miss_cnt, 0);
+	for (int i = 0; i < AT_SYS_CNT; i++)
+		assert_int_equal(run->profile->in_flight_cnt[i], 0);
+	for (int i = 0; i < AT_CLASS_CNT; i++) {
+		assert_in_range(run->total->classes[i].max_ns, 0, run->wall_ns);
+		assert_in_range(run->total->classes[i].last_errno, 0, 4095);
+	}
+}
+
+static void assert_clean_exit(const struct run *run)
+{
+	assert_true(WIFEXITED(run->status));
+	assert_int_equal(WEXITSTATUS(run->status), 0);
+}
+
+/* Calls, all of them failed, of the pair that known_calls' fail() makes. */
+static void assert_failing_pairs(const struct run *run, uint64_t cnt)
+{
+	assert_int_equal(run->total->classes[AT_CLASS_MUNMAP].error_cnt, cnt);
+	assert_int_equal(run->total->classes[AT_CLASS_MADVISE_OTHER].error_cnt, cnt);
+	assert_int_equal(run->total->classes[AT_CLASS_MADVISE_OTHER].call_cnt, cnt);
+	assert_int_equal(run->total->classes[AT_CLASS_MADVISE_OTHER].bytes, 0);
+	assert_int_equal(run->profile->advice_cnt[KNOWN_BAD_ADVICE], cnt);
+}
+
+/* The array of slots of this process's tracer, if it has one: no start time may be left in it. */
+static void assert_slots_empty(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir)) != NULL) {
+		struct bpf_map_info info = {0};
+		uint32_t info_bytes = sizeof(info);
+		int fd = atoi(entry->d_name);
+		const char *slots;
+
+		if (bpf_obj_get_info_by_fd(fd, &info, &info_bytes) || strcmp(info.name, "slots") != 0)
+			continue;
+		slots = mmap(NULL, (size_t)info.max_entries * info.value_size, PROT_READ, MAP_SHARED, fd, 0);
+		assert_ptr_not_equal(slots, MAP_FAILED);
+		for (size_t i = 0; i < info.max_entries; i++)
+			assert_int_equal(*(const uint64_t *)(slots + i * info.value_size), 0);
+		munmap((void *)slots, (size_t)info.max_entries * info.value_size);
+	}
+	closedir(dir);
+}
+
+static void test_classes(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "classes");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_int_equal(run.profile->loss_cnt[AT_LOSS_CLASS_ASSUMED], 0);
+#define X(class, good, bad, good_bytes)                                                                           \
+	if (measured(&run, AT_CLASS_##class)->call_cnt != (good) + (bad) ||                                       \
+	    measured(&run, AT_CLASS_##class)->error_cnt != (bad) ||                                               \
+	    measured(&run, AT_CLASS_##class)->bytes != (uint64_t)(good) * (good_bytes))                           \
+		fail_msg(#class ": %lu calls, %lu errors, %lu bytes", measured(&run, AT_CLASS_##class)->call_cnt, \
+			 measured(&run, AT_CLASS_##class)->error_cnt, measured(&run, AT_CLASS_##class)->bytes);
+	KNOWN_CALLS(X)
+#undef X
+	assert_int_equal(run.profile->phases_seen, 7);
+	assert_int_equal(run.profile->phases[0].classes[AT_CLASS_MADVISE_PHASE].call_cnt, 1);
+	assert_int_equal(run.profile->phases[2].classes[AT_CLASS_MADVISE_PHASE].call_cnt, 0);
+	assert_int_equal(measured(&run, AT_CLASS_MPROTECT_OTHER)->last_errno, ENOMEM);
+	assert_int_equal(measured(&run, AT_CLASS_MMAP_FIXED)->last_errno, EEXIST);
+	assert_int_equal(measured(&run, AT_CLASS_BRK_GROW)->last_errno, ENOMEM);
+	assert_int_equal(measured(&run, AT_CLASS_PROCESS_MADVISE)->last_errno, EBADF);
+	assert_int_equal(run.profile->advice_cnt[KNOWN_BAD_ADVICE], 79);
+	assert_int_equal(run.profile->advice_cnt[MADV_RANDOM], 73);
+	done(&run);
+}
+
+/* Totals by syscall from strace -f -c; false when there is no strace that works here. */
+static bool strace_counts(const char *program, const char *n, const char *m, uint64_t cnt[AT_SYS_CNT])
+{
+	char command[2048], line[256], name[64];
+	unsigned long calls;
+	FILE *file;
+
+	memset(cnt, 0, AT_SYS_CNT * sizeof(*cnt));
+	/* strace leaves out the errors column where there are none: the name is the last word. */
+	snprintf(command, sizeof(command),
+		 "strace -f -c -e trace=%%memory,madvise -o /dev/stdout %s forks %s %s 2>/dev/null | "
+		 "awk '$1 + 0 == $1 && NF >= 5 { print $4, $NF }'",
+		 program, n, m);
+	file = popen(command, "r");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "%lu %63s", &calls, name) == 2)
+			for (int i = 1; i < AT_SYS_CNT; i++)
+				if (!strcmp(name, profile__syscall_name(i)))
+					cnt[i] += calls;
+	return pclose(file) == 0 && cnt[AT_SYS_MMAP];
+}
+
+static void test_strace_agrees(void **state)
+{
+	uint64_t expected[AT_SYS_CNT], seen[AT_SYS_CNT] = {0};
+	struct run run;
+
+	if (!strace_counts(known_calls, "7", "5", expected)) {
+		print_message("no strace that works here\n");
+		skip();
+	}
+	trace(&run, opts_of(state), known_calls, "forks", "7", "5");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	for (int i = 1; i < AT_CLASS_CNT; i++)
+		seen[profile__class_syscall(i)] += run.total->classes[i].call_cnt;
+	for (int i = 1; i < AT_SYS_CNT; i++)
+		if (seen[i] != expected[i])
+			fail_msg("%s: %lu calls, strace has %lu", profile__syscall_name(i), seen[i], expected[i]);
+	done(&run);
+}
+
+static void test_thread_sequence(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "threads", "20000");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_failing_pairs(&run, 20000);
+	assert_slots_empty();
+	done(&run);
+}
+
+static void test_failing_calls(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "fail", "50000");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_failing_pairs(&run, 50000);
+	assert_slots_empty();
+	done(&run);
+}
+
+static void test_migration(void **state)
+{
+	long thread_cnt = 2 * sysconf(_SC_NPROCESSORS_ONLN);
+	char n[24];
+	struct run run;
+
+	thread_cnt = thread_cnt > 64 ? 64 : thread_cnt;
+	snprintf(n, sizeof(n), "%ld", thread_cnt);
+	trace(&run, opts_of(state), known_calls, "migrate", n);
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_int_equal(measured(&run, AT_CLASS_MMAP_ANON)->call_cnt, thread_cnt * KNOWN_MIGRATED);
+	assert_int_equal(measured(&run, AT_CLASS_MMAP_ANON)->bytes, thread_cnt * KNOWN_MIGRATED * KNOWN_PAGE);
+	assert_in_range(measured(&run, AT_CLASS_MUNMAP)->call_cnt, thread_cnt * KNOWN_MIGRATED,
+			thread_cnt * (KNOWN_MIGRATED + 1)); /* glibc unmaps some stacks */
+	done(&run);
+}
+
+/* Whether a program runs here at all, without the tracer. */
+static bool can_run(const char *const argv[])
+{
+	struct child child;
+	int status;
+
+	if (access(argv[0], X_OK))
+		return false;
+	child = hold(argv, 0);
+	release(&child);
+	assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+	return WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+static void test_int80(void **state)
+{
+	struct run run;
+
+	if (!can_run((const char *const[]){known_calls, "int80", NULL})) {
+		print_message("this machine has no 32-bit syscalls (int 0x80)\n");
+		skip();
+	}
+	trace(&run, opts_of(state), known_calls, "int80");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_int_equal(run.profile->compat_cnt[AT_SYS_BRK], KNOWN_INT80);
+	assert_int_equal(measured(&run, AT_CLASS_BRK_QUERY)->call_cnt, KNOWN_INT80);
+	for (int i = 1; i < AT_SYS_CNT; i++)
+		assert_true(i == AT_SYS_BRK || !run.profile->compat_cnt[i]);
+	done(&run);
+}
+
+static void test_32bit_program(void **state)
+{
+	struct run run;
+
+	if (!can_run((const char *const[]){m32_calls, NULL})) {
+		print_message("this machine has no 32-bit programs (%s)\n", m32_calls);
+		skip();
+	}
+	trace(&run, opts_of(state), m32_calls);
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_in_range(run.profile->compat_cnt[AT_SYS_MMAP], 1009, 1100);
+	assert_in_range(run.profile->compat_cnt[AT_SYS_MUNMAP], 1009, 1100);
+	for (int i = 1; i < AT_CLASS_CNT; i++)
+		assert_true(profile__class_syscall(i) == AT_SYS_INVALID || !run.total->classes[i].call_cnt);
+	done(&run);
+}
+
+/* Processes, each with one failing pair, that known_calls forks N M makes. */
+static uint64_t forks_cnt(uint64_t n, uint64_t m)
+{
+	return n ? 1 + (n + 1) / 2 * forks_cnt(m, 0) + n / 2 : 1;
+}
+
+static void test_following(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "forks", "9", "5");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_failing_pairs(&run, forks_cnt(9, 5));
+	done(&run);
+}
+
+static void test_not_following(void **state)
+{
+	struct tracer_opts opts = *opts_of(state);
+	struct run run;
+
+	opts.is_following = false;
+	trace(&run, &opts, known_calls, "forks", "9", "5");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_failing_pairs(&run, 1);
+	done(&run);
+}
+
+static void test_exec(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "exec", "4");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_failing_pairs(&run, 5 * KNOWN_EXEC_CALLS);
+	assert_slots_empty();
+	done(&run);
+}
+
+static void test_exec_from_thread(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "exec-thread", "5");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_failing_pairs(&run, 6 * KNOWN_EXEC_CALLS);
+	assert_slots_empty();
+	done(&run);
+}
+
+static void test_leader_exits_first(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "leader");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_failing_pairs(&run, KNOWN_LEADER_CALLS);
+	done(&run);
+}
+
+/* Memory that a child shares by an inherited descriptor; its number is written to `arg`. */
+static volatile uint64_t *shared_counts(char arg[16], int *fd)
+{
+	void *mem;
+
+	*fd = memfd_create("counts", 0);
+	assert_return_code(*fd, errno);
+	assert_return_code(ftruncate(*fd, KNOWN_PAGE), errno);
+	mem = mmap(NULL, KNOWN_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	assert_ptr_not_equal(mem, MAP_FAILED);
+	snprintf(arg, 16, "%d", *fd);
+	return mem;
+}
+
+static void test_killed(void **state)
+{
+	char arg[16];
+	int fd;
+	volatile uint64_t *counts = shared_counts(arg, &fd);
+	struct child child = hold((const char *const[]){known_calls, "spin", arg, NULL}, 0);
+	const struct class_stat *munmaps;
+	struct run run;
+
+	start(&run, opts_of(state), &child, 1);
+	release(&child);
+	while (counts[1] < 10000)
+		usleep(1000);
+	kill(child.pid, SIGKILL);
+	assert_int_equal(waitpid(child.pid, &run.status, 0), child.pid);
+	stop(&run);
+	assert_exact(&run);
+	munmaps = &run.total->classes[AT_CLASS_MUNMAP];
+	assert_in_range(munmaps->error_cnt, counts[1], counts[0]);
+	assert_slots_empty();
+	done(&run);
+	munmap((void *)counts, KNOWN_PAGE);
+	close(fd);
+}
+
+static void test_short_children(void **state)
+{
+	enum { ROUND_CNT = 8, CHILD_CNT = 25 };
+	struct child children[CHILD_CNT];
+	struct run run;
+	int status;
+
+	if (access(static_once, X_OK)) {
+		print_message("no static linking here\n");
+		skip();
+	}
+	for (int round = 0; round < ROUND_CNT; round++) {
+		for (int i = 0; i < CHILD_CNT; i++)
+			children[i] = hold((const char *const[]){static_once, NULL}, 0);
+		start(&run, opts_of(state), children, CHILD_CNT);
+		for (int i = 0; i < CHILD_CNT; i++)
+			release(&children[i]);
+		for (int i = 0; i < CHILD_CNT; i++)
+			assert_int_equal(waitpid(children[i].pid, &status, 0), children[i].pid);
+		stop(&run);
+		assert_exact(&run);
+		assert_int_equal(run.total->classes[AT_CLASS_MMAP_STACK].call_cnt, CHILD_CNT);
+		assert_int_equal(run.total->classes[AT_CLASS_BRK_QUERY].call_cnt % CHILD_CNT, 0);
+		done(&run);
+	}
+}
+
+static void test_kernel_mode_faults(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "read");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_int_equal(measured(&run, AT_CLASS_FAULT_MINOR)->call_cnt, KNOWN_READ_BYTES / KNOWN_PAGE);
+	assert_int_equal(measured(&run, AT_CLASS_FAULT_MINOR)->bytes, KNOWN_READ_BYTES);
+	done(&run);
+}
+
+static void test_populate_has_no_faults(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "populate");
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_int_equal(measured(&run, AT_CLASS_FAULT_MINOR)->call_cnt, 0);
+	assert_int_equal(measured(&run, AT_CLASS_MMAP_ANON)->call_cnt, 1);
+	assert_int_equal(measured(&run, AT_CLASS_MMAP_ANON)->bytes, KNOWN_READ_BYTES);
+	done(&run);
+}
+
+static void test_faults_equal_rusage(void **state)
+{
+	char arg[16];
+	int fd;
+	volatile uint64_t *counts = shared_counts(arg, &fd);
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "faults", "20000", arg);
+	assert_clean_exit(&run);
+	assert_exact(&run);
+	assert_in_range(counts[0], 20000, 21000);
+	assert_int_equal(measured(&run, AT_CLASS_FAULT_MINOR)->call_cnt, counts[0]);
+	done(&run);
+	munmap((void *)counts, KNOWN_PAGE);
+	close(fd);
+}
+
+/* True when a thread other than the first is inside the syscall. */
+static bool is_thread_inside(pid_t pid, int nr)
+{
+	char path[600], line[64];
+	struct dirent *entry;
+	bool is_inside = false;
+	FILE *file;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	assert_non_null(dir);
+	while ((entry = readdir(dir)) != NULL) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/syscall", pid, entry->d_name);
+		file = atoi(entry->d_name) && atoi(entry->d_name) != pid ? fopen(path, "r") : NULL;
+		if (!file)
+			continue;
+		if (fgets(line, sizeof(line), file))
+			is_inside |= line[0] != 'r' && atoi(line) == nr;
+		fclose(file);
+	}
+	closedir(dir);
+	return is_inside;
+}
+
+static void test_in_flight(void **state)
+{
+	struct child child = hold((const char *const[]){known_calls, "in-flight", "60000", NULL}, 0);
+	struct run run;
+
+	start(&run, opts_of(state), &child, 1);
+	release(&child);
+	for (int i = 0; i < 2000 && !is_thread_inside(child.pid, 28); i++)
+		usleep(1000);
+	if (!is_thread_inside(child.pid, 28)) {
+		kill(child.pid, SIGKILL);
+		waitpid(child.pid, NULL, 0);
+		tracer__free(run.tracer);
+		print_message("no userfaultfd here\n");
+		skip();
+	}
+	stop(&run);
+	kill(child.pid, SIGKILL);
+	waitpid(child.pid, NULL, 0);
+	assert_int_equal(run.profile->in_flight_cnt[AT_SYS_MADVISE], 1);
+	assert_int_equal(run.total->classes[AT_CLASS_MADVISE_POPULATE].call_cnt, 0);
+	assert_true(profile__is_exact(run.profile));
+	done(&run);
+}
+
+/* Calls that a seccomp filter refuses have no entry: counted as lost, not timed. */
+static void test_exit_without_entry(void **state)
+{
+	struct run run;
+
+	trace(&run, opts_of(state), known_calls, "refused", "89");
+	assert_clean_exit(&run);
+	assert_int_equal(run.profile->loss_cnt[AT_LOSS_NO_START], 89);
+	assert_int_equal(run.total->classes[AT_CLASS_MUNMAP].error_cnt, 0);
+	assert_false(profile__is_exact(run.profile));
+	done(&run);
+}
+
+static bool set_next_pid(pid_t pid)
+{
+	FILE *file = fopen("/proc/sys/kernel/ns_last_pid", "w");
+	bool is_set = file && fprintf(file, "%d", pid - 1) > 0;
+
+	return (!file || !fclose(file)) && is_set;
+}
+
+/* A process of the outside that gets the number of a dead target is not traced. */
+static void test_pid_reuse(void **state)
+{
+	struct child child = hold((const char *const[]){known_calls, "fail", "3", NULL}, 0);
+	pid_t target_pid = child.pid;
+	struct run run;
+	int tries = 50;
+
+	start(&run, opts_of(state), &child, 1);
+	release(&child);
+	assert_int_equal(waitpid(child.pid, &run.status, 0), child.pid);
+	do {
+		if (!set_next_pid(target_pid)) {
+			tries = 0;
+			break;
+		}
+		child = hold((const char *const[]){known_calls, "fail", "1000", NULL}, 0);
+		release(&child);
+		assert_int_equal(waitpid(child.pid, &run.status, 0), child.pid);
+	} while (child.pid != target_pid && --tries);
+	stop(&run);
+	assert_exact(&run);
+	assert_failing_pairs(&run, 3);
+	done(&run);
+	if (!tries) {
+		print_message("could not make the kernel reuse a PID\n");
+		skip();
+	}
+}
+
+/* Copies a program into a set-user-ID one; false where that cannot work. */
+static bool make_setuid(const char *from, const char *to)
+{
+	char command[1200];
+	struct statvfs fs;
+
+	snprintf(command, sizeof(command), "cp '%s' '%s' && chmod 4755 '%s'", from, to, to);
+	return !system(command) && !statvfs(to, &fs) && !(fs.f_flag & ST_NOSUID);
+}
+
+static void test_hidden_faults(void **state)
+{
+	char program[] = "/tmp/at_setuid_XXXXXX";
+	int fd = mkstemp(program);
+	struct run run;
+
+	assert_return_code(fd, errno);
+	close(fd);
+	if (access(static_once, X_OK) || !make_setuid(static_once, program)) {
+		unlink(program);
+		print_message("no set-user-ID programs in /tmp\n");
+		skip();
+	}
+	trace_as(&run, opts_of(state), NOBODY, (const char *const[]){program, NULL});
+	unlink(program);
+	assert_clean_exit(&run);
+	assert_int_equal(run.profile->loss_cnt[AT_LOSS_FAULT_HIDDEN], 1);
+	assert_int_equal(run.total->classes[AT_CLASS_MMAP_STACK].call_cnt, 1);
+	assert_false(profile__is_exact(run.profile));
+	done(&run);
+}
+
+/* Self cost: runs follow from the calls; with the kernel's clock they are at least as many. */
+static void test_self_cost(void **state)
+{
+	struct tracer_opts opts = *opts_of(state);
+	uint64_t event_cnt = 0;
+	struct run run;
+
+	trace(&run, &opts, known_calls, "fail", "5000");
+	for (int i = 0; i < AT_CLASS_CNT; i++)
+		event_cnt += run.total->classes[i].call_cnt;
+	assert_int_equal(run.profile->bpf_run_cnt, 2 * event_cnt);
+	assert_false(run.profile->is_bpf_measured);
+	done(&run);
+	opts.is_measuring_bpf = true;
+	trace(&run, &opts, known_calls, "fail", "5000");
+	assert_true(run.profile->is_bpf_measured);
+	assert_in_range(run.profile->bpf_run_cnt, 20000, UINT64_MAX);
+	assert_in_range(run.profile->bpf_ns, 1, UINT64_MAX);
+	done(&run);
+}
+
+/* A target that does nothing has nothing: calibration left no trace. */
+static void test_calibration_leaves_nothing(void **state)
+{
+	struct child child = hold((const char *const[]){known_calls, "fail", "1", NULL}, 0);
+	struct run run;
+
+	start(&run, opts_of(state), &child, 1);
+	stop(&run);
+	kill(child.pid, SIGKILL);
+	close(child.go);
+	waitpid(child.pid, NULL, 0);
+	assert_exact(&run);
+	for (int i = 0; i < AT_CLASS_CNT; i++)
+		assert_int_equal(run.total->classes[i].call_cnt, 0);
+	done(&run);
+}
+
+static struct tracer_opts in_array = {.is_following = true, .slot_mode = SLOT_ARRAY};
+static struct tracer_opts in_storage = {.is_following = true, .slot_mode = SLOT_STORAGE};
+
+#define BOTH(test)                                                                        \
+	{.name = #test "_array", .test_func = test, .initial_state = &in_array},          \
+	{                                                                                 \
+		.name = #test "_storage", .test_func = test, .initial_state = &in_storage \
+	}
+
+static void find_programs(const char *self)
+{
+	int dir_len = (int)(strrchr(self, '/') ? strrchr(self, '/') - self : 0);
+
+	snprintf(known_calls, sizeof(known_calls), "%.*s/known_calls", dir_len, self);
+	snprintf(static_once, sizeof(static_once), "%.*s/static_once", dir_len, self);
+	snprintf(m32_calls, sizeof(m32_calls), "%.*s/m32_calls", dir_len, self);
+}
+
+static void test_tracing_is_possible(void **state)
+{
+	char advice[256];
+
+	(void)state;
+	feature__advice(&features, 0, advice, sizeof(advice));
+	print_message("%s\n", advice);
+	skip();
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest impossible[] = {cmocka_unit_test(test_tracing_is_possible)};
+	const struct CMUnitTest tests[] = {
+		BOTH(test_calibration_leaves_nothing),
+		BOTH(test_classes),
+		BOTH(test_strace_agrees),
+		BOTH(test_thread_sequence),
+		BOTH(test_failing_calls),
+		BOTH(test_migration),
+		BOTH(test_int80),
+		BOTH(test_32bit_program),
+		BOTH(test_following),
+		BOTH(test_not_following),
+		BOTH(test_exec),
+		BOTH(test_exec_from_thread),
+		BOTH(test_leader_exits_first),
+		BOTH(test_killed),
+		BOTH(test_short_children),
+		BOTH(test_kernel_mode_faults),
+		BOTH(test_populate_has_no_faults),
+		BOTH(test_faults_equal_rusage),
+		BOTH(test_in_flight),
+		BOTH(test_exit_without_entry),
+		BOTH(test_pid_reuse),
+		BOTH(test_hidden_faults),
+		BOTH(test_self_cost),
+	};
+
+	find_programs(argv[0]);
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	feature__probe(&features);
+	if (features.best_tier < 1)
+		return cmocka_run_group_tests(impossible, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
