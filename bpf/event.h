@@ -98,6 +98,12 @@ struct at_cell {
 };
 _Static_assert(sizeof(struct at_cell) == 8 * (6 + AT_HIST_CNT), "at_cell has no holes");
 
+/* Clocks of two CPUs may disagree: such a duration is 0, and the caller counts AT_LOSS_CLOCK_BACK. */
+static inline __attribute__((always_inline)) __u64 at_duration_ns(__u64 start_ns, __u64 end_ns)
+{
+	return end_ns < start_ns ? 0 : end_ns - start_ns;
+}
+
 /* The bucket of a duration. BPF has no instruction for the highest set bit. */
 static inline __attribute__((always_inline)) __u32 at_hist_bucket(__u64 ns)
 {

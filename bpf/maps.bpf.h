@@ -116,15 +116,13 @@ static __always_inline void cell_add(__u32 phase, __u32 class, __u64 start_ns, _
 {
 	__u32 key = phase * AT_CLASS_CNT + class;
 	struct at_cell *cell = bpf_map_lookup_elem(&cells, &key);
-	__u64 ns = end_ns - start_ns;
+	__u64 ns = at_duration_ns(start_ns, end_ns);
 	__u32 bucket;
 
 	if (!cell)
 		return;
-	if (end_ns < start_ns) {
+	if (end_ns < start_ns)
 		loss_count(AT_LOSS_CLOCK_BACK);
-		ns = 0;
-	}
 	if (err) {
 		cell->errors++;
 		cell->last_errno = err;

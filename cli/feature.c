@@ -6,7 +6,6 @@
 #include "cli/feature.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +21,8 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "cli/btf_scan.h"
 
 #define BTF_PATH "/sys/kernel/btf/vmlinux"
 #define FENTRY_FUNC "__x64_sys_madvise"
@@ -181,30 +182,22 @@ static void probe_bpf(struct feature *feature)
 		feature__refused(feature, "creating a BPF map", errno);
 }
 
-static struct btf *probe_btf(struct feature *feature)
+static void probe_btf(struct feature *feature, struct btf_scan *btf)
 {
-	struct btf *btf;
+	int err = btf_scan__open(btf, BTF_PATH);
 
-	if (access(BTF_PATH, R_OK)) {
-		if (errno == ENOENT)
-			feature__fail(feature, ENOENT,
-				      "no type information in the kernel: " BTF_PATH
-				      " is missing (CONFIG_DEBUG_INFO_BTF)");
-		else
-			feature__fail(feature, errno, BTF_PATH ": %s", strerror(errno));
-		return NULL;
-	}
-	btf = btf__parse(BTF_PATH, NULL);
-	if (!btf)
-		feature__fail(feature, errno, BTF_PATH " holds no usable type information: %s", strerror(errno));
-	else
+	if (!err)
 		feature__pass(feature);
-	return btf;
+	else if (err == -ENOENT)
+		feature__fail(feature, ENOENT,
+			      "no type information in the kernel: " BTF_PATH " is missing (CONFIG_DEBUG_INFO_BTF)");
+	else
+		feature__fail(feature, -err, BTF_PATH " holds no usable type information: %s", strerror(-err));
 }
 
-static void probe_tp_btf(struct feature *feature, const struct btf *btf)
+static void probe_tp_btf(struct feature *feature, const struct btf_scan *btf)
 {
-	int id = btf__find_by_name_kind(btf, "btf_trace_sys_enter", BTF_KIND_TYPEDEF), fd;
+	int id = btf_scan__find(btf, BTF_KIND_TYPEDEF, "btf_trace_sys_enter"), fd;
 
 	if (id < 0) {
 		feature__fail(feature, ENOENT, "this kernel has no syscall tracepoints (CONFIG_FTRACE_SYSCALLS)");
@@ -219,9 +212,9 @@ static void probe_tp_btf(struct feature *feature, const struct btf *btf)
 	feature__pass(feature);
 }
 
-static void probe_fentry(struct feature *feature, const struct btf *btf)
+static void probe_fentry(struct feature *feature, const struct btf_scan *btf)
 {
-	int id = btf__find_by_name_kind(btf, FENTRY_FUNC, BTF_KIND_FUNC), fd, link;
+	int id = btf_scan__find(btf, BTF_KIND_FUNC, FENTRY_FUNC), fd, link;
 
 	if (id < 0) {
 		feature__fail(feature, ENOENT, "the kernel's type information lacks " FENTRY_FUNC);
@@ -285,7 +278,7 @@ static void probe_task_storage(struct feature *feature)
 }
 
 /* Everything below BTF needs it and a working bpf(2). */
-static void probe_tracing(struct features *features, const struct btf *btf)
+static void probe_tracing(struct features *features, const struct btf_scan *btf)
 {
 	struct feature *needed = features->bpf.is_ok ? &features->btf : &features->bpf;
 
@@ -314,7 +307,7 @@ void feature__probe(struct features *features)
 {
 	libbpf_print_fn_t print = libbpf_set_print(silent);
 	char line[32];
-	struct btf *btf;
+	struct btf_scan btf;
 
 	*features = (struct features){0};
 	read_line("/proc/sys/kernel/pid_max", line, sizeof(line));
@@ -322,9 +315,9 @@ void feature__probe(struct features *features)
 	if (features->pid_max <= 0)
 		features->pid_max = 4 << 20; /* no kernel has more */
 	probe_bpf(&features->bpf);
-	btf = probe_btf(&features->btf);
-	probe_tracing(features, btf);
-	btf__free(btf);
+	probe_btf(&features->btf, &btf);
+	probe_tracing(features, &btf);
+	btf_scan__close(&btf);
 	features->best_tier = features->tp_btf.is_ok ? 1 : 0;
 	libbpf_set_print(print);
 }

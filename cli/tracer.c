@@ -305,7 +305,7 @@ int tracer__add_target(struct tracer *tracer, pid_t tgid)
 
 /* Calibration: what our programs add to a call and to a fault, on this process. */
 
-enum { CALIB_BATCH_CNT = 12, CALIB_CALL_CNT = 150, CALIB_PAGE_CNT = 32, PAGE_BYTES = 4096 };
+enum { CALIB_BATCH_CNT = 10, CALIB_CALL_CNT = 100, CALIB_PAGE_CNT = 32, PAGE_BYTES = 4096 };
 
 static uint64_t now_ns(void)
 {

@@ -53,6 +53,16 @@ static void test_last_bucket_is_open(void **state)
 	assert_int_equal(at_hist_bucket(UINT64_MAX), AT_HIST_CNT - 1);
 }
 
+static void test_clock_that_goes_back(void **state)
+{
+	(void)state;
+	assert_int_equal(at_duration_ns(1000, 1000), 0);
+	assert_int_equal(at_duration_ns(1000, 999), 0);
+	assert_int_equal(at_duration_ns(UINT64_MAX, 0), 0);
+	assert_int_equal(at_duration_ns(999, 1000), 1);
+	assert_int_equal(at_hist_bucket(at_duration_ns(1000, 999)), 0);
+}
+
 static void test_quantiles_of_nothing(void **state)
 {
 	struct class_stat stat = {0};
@@ -244,6 +254,7 @@ int main(void)
 		cmocka_unit_test(test_buckets_are_contiguous),
 		cmocka_unit_test(test_bucket_width),
 		cmocka_unit_test(test_last_bucket_is_open),
+		cmocka_unit_test(test_clock_that_goes_back),
 		cmocka_unit_test(test_quantiles_of_nothing),
 		cmocka_unit_test(test_quantiles_of_one),
 		cmocka_unit_test(test_quantile_error),
