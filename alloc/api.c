@@ -139,19 +139,27 @@ static inline struct page_run *run_of(const struct segment *segment, void *p)
 	struct page_run *run;
 
 	if (UNLIKELY(page < segment->first_page || page >= segment->top_page))
-		atm_misuse("not an allocated block", p);
+		/* Free pages above the top were once in use. */
+		atm_misuse(page >= segment->top_page && page < segment->committed_page ? "double free"
+										       : "not an allocated block",
+			   p);
 	run = (struct page_run *)&segment->runs[segment->head[page]];
 	if (UNLIKELY(page - segment->head[page] >= run->page_cnt))
 		atm_misuse("not an allocated block", p);
 	return run;
 }
 
-static __attribute__((noinline)) void free_run_or_abort(struct heap *heap, struct page_run *run, void *p)
+static void check_run(struct page_run *run, void *p)
 {
 	if (run->kind == RUN_FREE || run->kind == RUN_CACHED)
 		atm_misuse("double free", p);
 	if (run->kind != RUN_USED || p != atm_run_addr(run))
 		atm_misuse("free of a pointer into a block", p);
+}
+
+static __attribute__((noinline)) void free_run(struct heap *heap, struct page_run *run, void *p)
+{
+	check_run(run, p);
 	atm_run_free(heap, run);
 	atm_check_sometimes(heap);
 }
@@ -163,7 +171,7 @@ void atm_free_own(struct heap *heap, void *p)
 	if (LIKELY(run->kind == RUN_SLAB))
 		atm_small_free(heap, run, p);
 	else
-		free_run_or_abort(heap, run, p);
+		free_run(heap, run, p);
 }
 
 static struct large *large_or_abort(const void *p)
@@ -211,12 +219,16 @@ static inline size_t free_any(struct heap *heap, void *p)
 	segment = atm_segment_of(p);
 	run = run_of(segment, p);
 	bytes = run->kind == RUN_SLAB ? run->block_bytes : (size_t)run->page_cnt << atm_page_shift;
-	if (UNLIKELY(segment->heap != heap))
+	if (UNLIKELY(segment->heap != heap)) {
+		/* A block in use keeps its run, so that its kind can be read from here. */
+		if (run->kind != RUN_SLAB)
+			check_run(run, p);
 		atm_heap_free_remote(segment->heap, p);
-	else if (LIKELY(run->kind == RUN_SLAB))
+	} else if (LIKELY(run->kind == RUN_SLAB)) {
 		atm_small_free(heap, run, p);
-	else
-		free_run_or_abort(heap, run, p);
+	} else {
+		free_run(heap, run, p);
+	}
 	return bytes;
 }
 

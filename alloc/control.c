@@ -42,7 +42,10 @@ static socklen_t handover_address_bytes;
 
 struct atm_cell *atm_control_cell(uint32_t heap_index)
 {
-	return heap_index < ATM_CELL_CNT ? &atmalloc_counters.cells[heap_index] : NULL;
+	if (heap_index >= ATM_CELL_CNT)
+		return NULL;
+	atmalloc_counters.cell_cnt = heap_index + 1;
+	return &atmalloc_counters.cells[heap_index];
 }
 
 /* ---- handover ---- */
@@ -117,22 +120,19 @@ void atm_control_start(void)
 	handover_address.sun_family = AF_UNIX;
 	memcpy(handover_address.sun_path + 1, name, name_bytes); /* abstract: a zero byte first */
 	handover_address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name_bytes);
-	/* One thread so far, so one heap. */
-	if (hand_over(offsetof(struct atm_counters, cells) + sizeof(struct atm_cell)))
+	if (hand_over(offsetof(struct atm_counters, cells) + atmalloc_counters.cell_cnt * sizeof(struct atm_cell)))
 		handover_address_bytes = 0; /* nobody there: the counters stay private */
 }
 
 /* The child counts from zero, in a mapping of its own. */
 void atm_control_fork_child(void)
 {
-	uint32_t phase = atmalloc_counters.phase;
+	uint32_t phase = atmalloc_counters.phase, cell_cnt = atmalloc_counters.cell_cnt;
 
-	if (handover_address_bytes && hand_over(0) == 0)
-		counters_begin(phase);
-	else if (handover_address_bytes && atm_os_map_over(&atmalloc_counters, ATM_COUNTERS_BYTES) == 0)
-		counters_begin(phase);
-	else
-		atmalloc_counters.pid = (uint32_t)getpid();
+	if (handover_address_bytes && hand_over(0))
+		atm_os_map_over(&atmalloc_counters, ATM_COUNTERS_BYTES);
+	counters_begin(phase);
+	atmalloc_counters.cell_cnt = cell_cnt;
 }
 
 /* ---- phases ---- */
@@ -140,7 +140,7 @@ void atm_control_fork_child(void)
 static void sum_up(struct atm_sums *sums)
 {
 	*sums = atmalloc_counters.live;
-	for (unsigned i = 0; i < ATM_CELL_CNT; i++) {
+	for (unsigned i = 0; i < atmalloc_counters.cell_cnt; i++) {
 		const struct atm_cell *cell = &atmalloc_counters.cells[i];
 
 		for (unsigned band = 0; band < ATM_BAND_CNT; band++) {
@@ -157,11 +157,14 @@ EXPORT void atmalloc_phase(unsigned phase)
 {
 	if (phase >= ATM_PHASE_CNT)
 		return;
-	/* The marker itself belongs to the phase that it ends, as the tracer bills it. */
-	atm_os_mark_phase(phase);
+	/* Summed before the marker, so that the work of it is not billed to the new phase. */
 	sum_up(&atmalloc_counters.at_phase[phase]);
 	atmalloc_counters.phase = phase;
 	atmalloc_counters.phases_seen |= 1u << phase;
+	/* The marker itself belongs to the phase that it ends, as the tracer bills it. */
+	atmalloc_counters.at_phase[phase].call_cnt[ATM_KIND_MADVISE_PHASE]++;
+	atmalloc_counters.at_phase[phase].error_cnt[ATM_KIND_MADVISE_PHASE]++;
+	atm_os_mark_phase(phase);
 }
 
 /* ---- settings from inside the process ---- */

@@ -146,7 +146,8 @@ struct atm_counters {
 	uint32_t pid;                /* as the process itself sees it */
 	uint32_t phase;              /* in force */
 	uint32_t phases_seen;        /* bit p: at_phase[p] is valid */
-	uint64_t uncounted_heap_cnt; /* heaps beyond ATM_CELL_CNT */
+	uint32_t cell_cnt;           /* cells in use: [0, cell_cnt); the others are zero */
+	uint32_t uncounted_heap_cnt; /* heaps beyond ATM_CELL_CNT */
 	struct atm_sums live;        /* atomic adds */
 	struct atm_sums at_phase[ATM_PHASE_CNT];
 	struct atm_cell cells[ATM_CELL_CNT];

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Misuse ends in one line on stderr and SIGABRT (B71): never in overlapping
+ * blocks, never in an unmap of somebody else's memory.
+ */
+#include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Sizes that a slab, a page run, and a mapping of their own serve. */
+static const size_t sizes[] = {16, 1000, 4096, 5000, 100000, 600 << 10, 2 << 20, 32 << 20};
+
+/* Runs misuse(bytes) in a child: it must abort and say `text`. */
+static void expect_abort(void (*misuse)(size_t), size_t bytes, const char *text)
+{
+	char said[512];
+	size_t said_bytes = 0;
+	int fds[2], status;
+	ssize_t got;
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	if (pid == 0) {
+		signal(SIGABRT, SIG_DFL);
+		dup2(fds[1], 2);
+		close(fds[0]);
+		misuse(bytes);
+		_exit(0);
+	}
+	close(fds[1]);
+	while ((got = read(fds[0], said + said_bytes, sizeof(said) - 1 - said_bytes)) > 0)
+		said_bytes += (size_t)got;
+	said[said_bytes] = '\0';
+	close(fds[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT)
+		fail_msg("%zu bytes: no abort, status %#x, said '%s'", bytes, status, said);
+	if (!strstr(said, text) || strncmp(said, "atmalloc: ", 10) != 0 || strchr(said, '\n') != said + said_bytes - 1)
+		fail_msg("%zu bytes: said '%s', not one line with '%s'", bytes, said, text);
+}
+
+static void free_twice(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+
+	free(p);
+	free(p);
+}
+
+/* With another block of the same size in between, and the slab not empty. */
+static void free_twice_later(size_t bytes)
+{
+	char *volatile p = malloc(bytes), *q = malloc(bytes), *keep = malloc(bytes);
+
+	memset(p, 1, bytes);
+	memset(q, 1, bytes);
+	memset(keep, 1, bytes);
+	free(p);
+	free(q);
+	free(p);
+}
+
+static void *free_in_thread(void *p)
+{
+	free(p);
+	return NULL;
+}
+
+static void free_twice_elsewhere(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+	pthread_t thread;
+
+	for (int i = 0; i < 2; i++) {
+		pthread_create(&thread, NULL, free_in_thread, p);
+		pthread_join(thread, NULL);
+	}
+}
+
+/* The thread exists before the first free: its creation allocates, and might be given the block. */
+static pthread_barrier_t first_free_done;
+
+static void *free_second(void *p)
+{
+	pthread_barrier_wait(&first_free_done);
+	free(p);
+	return NULL;
+}
+
+static void free_here_then_elsewhere(size_t bytes)
+{
+	char *volatile p = malloc(bytes), *volatile keep = malloc(bytes);
+	pthread_t thread;
+
+	(void)keep;
+	pthread_barrier_init(&first_free_done, NULL, 2);
+	pthread_create(&thread, NULL, free_second, p);
+	free(p);
+	pthread_barrier_wait(&first_free_done);
+	pthread_join(thread, NULL);
+}
+
+static void free_inside(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+
+	free(p + 16);
+}
+
+static void free_inside_page(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+
+	free(p + 4096);
+}
+
+static void free_stack(size_t bytes)
+{
+	char buf[64];
+	char *volatile p = buf;
+
+	(void)bytes;
+	free(p);
+}
+
+static void free_foreign(size_t bytes)
+{
+	char *volatile p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	free(p);
+}
+
+static void free_after_cut(size_t bytes)
+{
+	char *volatile p = malloc(bytes), *volatile q = realloc(p, bytes / 4);
+
+	free(q);
+	free(q);
+}
+
+static void realloc_freed(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+
+	free(p);
+	p = realloc(p, bytes * 2);
+}
+
+static void double_frees(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		expect_abort(free_twice, sizes[i], "double free");
+		expect_abort(free_twice_later, sizes[i], "double free");
+		/* A large block ends with the thread that freed it: then nothing is known of it. */
+		expect_abort(free_twice_elsewhere, sizes[i],
+			     sizes[i] < 2 << 20 ? "double free" : "not an allocated block");
+		expect_abort(free_here_then_elsewhere, sizes[i], "double free");
+	}
+}
+
+/* With policy commit off, a freed large block is unmapped: nothing is known of it. */
+static void double_frees_of_unmapped(void **state)
+{
+	int (*set_policy)(const char *);
+
+	(void)state;
+	*(void **)&set_policy = dlsym(RTLD_DEFAULT, "atmalloc_set_policy");
+	assert_int_equal(set_policy("none"), 0);
+	expect_abort(free_twice, 2 << 20, "not an allocated block");
+	expect_abort(free_twice_elsewhere, 32 << 20, "not an allocated block");
+	assert_int_equal(set_policy("all"), 0);
+}
+
+static void wrong_addresses(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		if (sizes[i] > 16)
+			expect_abort(free_inside, sizes[i], "block");
+	expect_abort(free_inside_page, 100000, "pointer into a block");
+	expect_abort(free_inside_page, 2 << 20, "not an allocated block");
+	expect_abort(free_stack, 0, "not an allocated block");
+	expect_abort(free_foreign, 4096, "not an allocated block");
+	expect_abort(free_foreign, 4 << 20, "not an allocated block");
+}
+
+static void after_realloc(void **state)
+{
+	(void)state;
+	expect_abort(free_after_cut, 8 << 20, "double free");
+	expect_abort(free_after_cut, 2 << 20, "not an allocated block");
+	expect_abort(realloc_freed, 100000, "double free");
+	expect_abort(realloc_freed, 8 << 20, "use after free");
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	return dlsym(RTLD_DEFAULT, "atmalloc_phase") ? 0 : -1;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(double_frees),
+		cmocka_unit_test(double_frees_of_unmapped),
+		cmocka_unit_test(wrong_addresses),
+		cmocka_unit_test(after_realloc),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}

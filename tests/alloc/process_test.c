@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The allocator at the edges of threads and processes: fork with other threads
+ * inside malloc (B35), vfork and posix_spawn (B77), malloc and free in the last
+ * destructors (B37), heaps of dead threads, the map count limit (A37, B41).
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define FORKER_CNT 4
+#define FORK_CNT 125
+
+static atomic_bool is_over;
+
+static void *churn(void *arg)
+{
+	unsigned random = (unsigned)(uintptr_t)arg;
+	void *blocks[64] = {NULL};
+
+	while (!atomic_load(&is_over)) {
+		random = random * 1103515245 + 12345;
+		free(blocks[random >> 20 & 63]);
+		blocks[random >> 20 & 63] = malloc((random >> 8) % ((random & 15) ? 3000 : 3000000));
+	}
+	for (int i = 0; i < 64; i++)
+		free(blocks[i]);
+	return NULL;
+}
+
+static void *return_arg(void *arg)
+{
+	free(malloc(1000));
+	return arg;
+}
+
+static _Noreturn void child(void)
+{
+	void *blocks[1000];
+	pthread_t thread;
+
+	alarm(20);
+	for (int i = 0; i < 1000; i++)
+		blocks[i] = malloc((size_t)i * 11);
+	if (pthread_create(&thread, NULL, return_arg, NULL) || pthread_join(thread, NULL))
+		_exit(1);
+	for (int i = 0; i < 1000; i++)
+		free(blocks[i]);
+	_exit(0);
+}
+
+static void *fork_often(void *arg)
+{
+	for (int i = 0; i < FORK_CNT; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid == 0)
+			child();
+		if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+			return "a child failed";
+	}
+	return arg;
+}
+
+static void fork_while_others_allocate(void **state)
+{
+	pthread_t churners[4], forkers[FORKER_CNT];
+	void *failure = NULL;
+
+	(void)state;
+	atomic_store(&is_over, false);
+	for (uintptr_t i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&churners[i], NULL, churn, (void *)(i + 1)), 0);
+	for (int i = 0; i < FORKER_CNT; i++)
+		assert_int_equal(pthread_create(&forkers[i], NULL, fork_often, NULL), 0);
+	for (int i = 0; i < FORKER_CNT; i++) {
+		pthread_join(forkers[i], &failure);
+		assert_null(failure);
+	}
+	atomic_store(&is_over, true);
+	for (int i = 0; i < 4; i++)
+		pthread_join(churners[i], NULL);
+}
+
+static pid_t spawn_true(bool is_vfork)
+{
+	extern char **environ;
+	char *argv[] = {"true", NULL};
+	pid_t pid = -1;
+
+	if (!is_vfork)
+		return posix_spawnp(&pid, "true", NULL, NULL, argv, environ) ? -1 : pid;
+	pid = vfork();
+	if (pid == 0) {
+		execvp("true", argv);
+		_exit(127);
+	}
+	return pid;
+}
+
+static void *spawn_often(void *arg)
+{
+	for (int i = 0; i < 100; i++) {
+		pid_t pid = spawn_true(i % 2);
+		int status;
+
+		if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+			return "a child failed";
+	}
+	return arg;
+}
+
+static void spawn_while_others_allocate(void **state)
+{
+	pthread_t churner, spawners[2];
+	void *failure = NULL;
+
+	(void)state;
+	atomic_store(&is_over, false);
+	assert_int_equal(pthread_create(&churner, NULL, churn, (void *)7), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&spawners[i], NULL, spawn_often, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(spawners[i], &failure);
+		assert_null(failure);
+	}
+	atomic_store(&is_over, true);
+	pthread_join(churner, NULL);
+}
+
+static pthread_key_t late_key;
+static atomic_int late_cnt;
+
+/* Asks to be called again as long as it may be: the last call comes after any teardown of the allocator's. */
+static void late_destructor(void *value)
+{
+	char *p = malloc(3000);
+
+	memset(p, 1, 3000);
+	free(value);
+	atomic_fetch_add(&late_cnt, 1);
+	pthread_setspecific(late_key, p);
+}
+
+static void *leave_late_value(void *arg)
+{
+	pthread_setspecific(late_key, malloc(100));
+	return arg;
+}
+
+static size_t resident_bytes(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	unsigned long size, resident = 0;
+
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%lu %lu", &size, &resident), 2);
+	fclose(file);
+	return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The last block of each thread is lost by the test's own doing: 3,000 bytes each. */
+static void allocation_in_last_destructors(void **state)
+{
+	(void)state;
+	assert_int_equal(pthread_key_create(&late_key, late_destructor), 0);
+	for (int i = 0; i < 500; i++) {
+		pthread_t thread;
+
+		assert_int_equal(pthread_create(&thread, NULL, leave_late_value, NULL), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+	}
+	assert_int_equal(atomic_load(&late_cnt), 500 * PTHREAD_DESTRUCTOR_ITERATIONS);
+	pthread_key_delete(late_key);
+}
+
+static void *use_some(void *arg)
+{
+	void *blocks[50];
+
+	for (int i = 0; i < 50; i++) {
+		blocks[i] = malloc(2000);
+		memset(blocks[i], 1, 2000);
+	}
+	for (int i = 0; i < 50; i++)
+		free(blocks[i]);
+	return arg;
+}
+
+static void heaps_of_dead_threads_are_reused(void **state)
+{
+	size_t before = 0;
+
+	(void)state;
+	for (int i = 0; i < 5000; i++) {
+		pthread_t thread;
+
+		if (i == 100)
+			before = resident_bytes();
+		assert_int_equal(pthread_create(&thread, NULL, use_some, NULL), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+	}
+	/* 4,900 heaps with 100 KB each would be about 500 MB. */
+	assert_true(resident_bytes() < before + (4 << 20));
+}
+
+/* Splits a mapping into pieces until the kernel allows no more; at least 50 are left when `spare`. */
+static void fill_map_count(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *area = mmap(NULL, 140000 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	for (size_t i = 1; i < 140000; i += 2)
+		if (mprotect(area + i * page, page, PROT_NONE))
+			return;
+	_exit(20); /* the limit was not reached: this test shows nothing here */
+}
+
+static void map_count_limit(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	if (pid == 0) {
+		int (*set_policy)(const char *);
+		unsigned char *blocks[20], *large, *p;
+
+		*(void **)&set_policy = dlsym(RTLD_DEFAULT, "atmalloc_set_policy");
+		set_policy("none");
+		/* Neighbours, so that an unmap in the middle needs one more map entry. */
+		for (int i = 0; i < 20; i++)
+			blocks[i] = malloc(2 << 20);
+		large = malloc(8 << 20);
+		memset(large, 3, 8 << 20);
+		fill_map_count();
+		for (int i = 1; i < 20; i += 2) {
+			errno = 4711;
+			free(blocks[i]);
+			if (errno != 4711)
+				_exit(21);
+		}
+		p = realloc(large, 5 << 20);
+		if (!p || p[(5 << 20) - 1] != 3)
+			_exit(22);
+		/* Memory that could not be unmapped serves the next request. */
+		for (int i = 0; i < 3; i++)
+			if (!malloc(2 << 20))
+				_exit(23);
+		for (int i = 0; i < 1000; i++)
+			if (!malloc(100))
+				_exit(24);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 20)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	return dlsym(RTLD_DEFAULT, "atmalloc_phase") ? 0 : -1;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fork_while_others_allocate),
+		cmocka_unit_test(spawn_while_others_allocate),
+		cmocka_unit_test(allocation_in_last_destructors),
+		cmocka_unit_test(heaps_of_dead_threads_are_reused),
+		cmocka_unit_test(map_count_limit),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
