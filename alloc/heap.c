@@ -150,8 +150,8 @@ void atm_heap_collect(struct heap *heap)
 {
 	void **block, *next;
 
-	if (UNLIKELY(heap->is_trim_wanted)) {
-		heap->is_trim_wanted = false;
+	if (UNLIKELY(atomic_load_explicit(&heap->is_trim_wanted, memory_order_relaxed))) {
+		atomic_store_explicit(&heap->is_trim_wanted, false, memory_order_relaxed);
 		heap_trim(heap, 0);
 	}
 	if (LIKELY(!atomic_load_explicit(&heap->remote, memory_order_relaxed)))
@@ -188,7 +188,9 @@ size_t atm_heap_trim_all(size_t pad_bytes)
 	atm_lock_acquire(&heaps_lock);
 	for (struct heap *heap = all_heaps; heap; heap = heap->next_heap)
 		if (heap != own)
-			heap->is_trim_wanted = true; /* done by its own thread, when it next gets there */
+			atomic_store_explicit(
+				&heap->is_trim_wanted, true,
+				memory_order_relaxed); /* done by its own thread, when it next gets there */
 	for (struct heap *heap = idle_heaps; heap; heap = heap->next_idle)
 		page_cnt += heap_trim(heap, pad_bytes);
 	atm_lock_release(&heaps_lock);

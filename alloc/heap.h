@@ -108,8 +108,8 @@ struct heap {
 	struct heap *next_heap;                     /* all heaps; under the heaps lock */
 	struct heap *next_idle;                     /* heaps without a thread; under the heaps lock */
 	uint32_t exit_round_cnt;
-	uint32_t slow_cnt;   /* check=full walks at some of the slow operations */
-	bool is_trim_wanted; /* set by another thread's malloc_trim */
+	uint32_t slow_cnt;          /* check=full walks at some of the slow operations */
+	atomic_bool is_trim_wanted; /* set by another thread's malloc_trim */
 
 	_Alignas(64) _Atomic(void *) remote; /* blocks that other threads freed */
 };
