@@ -42,8 +42,11 @@ static void read_live(const struct atm_counters *shared, struct atm_sums *now)
 {
 	uint64_t *requests = (uint64_t *)&now->requests;
 
+	/* Written by the process: not to be trusted. Cells beyond are not looked at, for that would allocate them. */
+	size_t cell_cnt = shared->cell_cnt < ATM_CELL_CNT ? shared->cell_cnt : ATM_CELL_CNT;
+
 	memcpy(now, &shared->live, sizeof(*now));
-	for (size_t i = 0; i < ATM_CELL_CNT; i++) {
+	for (size_t i = 0; i < cell_cnt; i++) {
 		const struct atm_cell *cell = &shared->cells[i];
 		const uint64_t *cell_requests = (const uint64_t *)&cell->requests;
 
