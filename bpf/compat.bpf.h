@@ -4,7 +4,9 @@
  *
  * 32-bit syscalls: ia32 numbers mean other calls than x86-64's (12 is chdir,
  * 45 is brk), so which table a number belongs to is asked of the thread, not
- * of the process: a 64-bit process can make 32-bit calls with int 0x80.
+ * of the process: a 64-bit process can make 32-bit calls with int 0x80. Calls
+ * of the x32 ABI, which distributions leave switched off, have numbers beyond
+ * AT_NR_CNT and are not seen.
  */
 #ifndef ALLOCTRACE_BPF_COMPAT_BPF_H
 #define ALLOCTRACE_BPF_COMPAT_BPF_H

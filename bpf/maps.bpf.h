@@ -31,7 +31,7 @@ struct slot {
 	__u8 pad[5];
 } __attribute__((aligned(64)));
 
-/* key: tid */
+/* key: tid; mappable, so that values start on a page and are cache lines */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

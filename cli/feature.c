@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,9 @@
 
 #define BTF_PATH "/sys/kernel/btf/vmlinux"
 #define FENTRY_FUNC "__x64_sys_madvise"
+
+/* The inode number of the first pid namespace: kernel ABI (PROC_PID_INIT_INO). */
+#define INIT_PID_NAMESPACE 0xEFFFFFFCu
 
 static const struct bpf_insn return_zero[] = {
 	{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
@@ -277,6 +281,21 @@ static void probe_task_storage(struct feature *feature)
 		feature__fail(feature, res < 0 ? -res : EINVAL, "this kernel has no BPF task storage");
 }
 
+/* Programs see the numbers of the first pid namespace only. */
+static void probe_pid_namespace(struct feature *feature)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/pid", &st))
+		feature__fail(feature, errno, "/proc/self/ns/pid: %s", strerror(errno));
+	else if (st.st_ino != INIT_PID_NAMESPACE)
+		feature__fail(feature, ENOTSUP,
+			      "this is a pid namespace of its own, and the kernel side knows only the host's PIDs: "
+			      "run with the host's (--pid=host)");
+	else
+		feature__pass(feature);
+}
+
 /* Everything below BTF needs it and a working bpf(2). */
 static void probe_tracing(struct features *features, const struct btf_scan *btf)
 {
@@ -318,7 +337,8 @@ void feature__probe(struct features *features)
 	probe_btf(&features->btf, &btf);
 	probe_tracing(features, &btf);
 	btf_scan__close(&btf);
-	features->best_tier = features->tp_btf.is_ok ? 1 : 0;
+	probe_pid_namespace(&features->pid_namespace);
+	features->best_tier = features->tp_btf.is_ok && features->pid_namespace.is_ok ? 1 : 0;
 	libbpf_set_print(print);
 }
 
@@ -338,7 +358,9 @@ void feature__advice(const struct features *features, int tier, char *buf, size_
 		feature = &features->bpf;
 	else if (!features->btf.is_ok)
 		feature = &features->btf;
-	else
+	else if (!features->tp_btf.is_ok)
 		feature = &features->tp_btf;
+	else
+		feature = &features->pid_namespace;
 	snprintf(buf, buf_bytes, "no kernel-side counts: %s", feature->why);
 }

@@ -20,7 +20,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,9 +30,6 @@
 
 /* Beyond this the array of slots, 64 bytes a tid, is not worth its memory. */
 enum { SLOT_ARRAY_PID_MAX = 1 << 16 };
-
-/* The inode number of the first pid namespace: kernel ABI (PROC_PID_INIT_INO). */
-#define INIT_PID_NAMESPACE 0xEFFFFFFCu
 
 /* The page fault events, in the order in which they are set up and enabled. */
 enum fault_event { FAULT_MINOR_EVENT, FAULT_MAJOR_EVENT, FAULT_BEGIN_EVENT, FAULT_EVENT_CNT };
@@ -201,6 +197,7 @@ static int open_fault_events(struct tracer *tracer, pid_t tid, bool is_inherited
 	};
 	int i, err = 0;
 
+	*fds = (struct fault_fds){{-1, -1, -1}};
 	for (i = 0; i < FAULT_EVENT_CNT; i++) {
 		attr.config = config[i];
 		fds->fd[i] = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
@@ -268,24 +265,10 @@ static int tracer__add_threads(struct tracer *tracer, pid_t tgid)
 	return err;
 }
 
-/* Programs see the numbers of the first pid namespace only. */
-static bool is_first_pid_namespace(void)
-{
-	struct stat st;
-
-	return stat("/proc/self/ns/pid", &st) || st.st_ino == INIT_PID_NAMESPACE;
-}
-
 int tracer__add_target(struct tracer *tracer, pid_t tgid)
 {
 	int err;
 
-	if (!is_first_pid_namespace()) {
-		msg__error("cannot trace process %d: alloctrace runs in a pid namespace of its own, and the kernel "
-			   "side knows only the host's PIDs; run it with the host's pid namespace (--pid=host)",
-			   tgid);
-		return -ENOTSUP;
-	}
 	if (tgid <= 0 || (uint32_t)tgid >= tracer->pid_cnt) {
 		msg__error("cannot trace process %d: kernel.pid_max was %u when tracing was set up", tgid,
 			   tracer->pid_cnt);
