@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the probe says when something is in the way: for each obstacle its own,
+ * true sentence, and never advice about locked memory. Each case is a child that
+ * puts the obstacle up and probes; root is needed for it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/feature.h"
+
+enum { CANNOT = 77 }; /* exit status: the obstacle cannot be put up here */
+
+struct findings {
+	struct features features;
+	char advice[256];
+};
+
+/* Probes behind an obstacle. Skips when the tests do not run as root or it cannot be put up. */
+static void probe_behind(struct findings *findings, int (*put_up)(void))
+{
+	int fds[2], status;
+	pid_t pid;
+
+	if (geteuid())
+		skip();
+	assert_return_code(pipe(fds), errno);
+	pid = fork();
+	assert_return_code(pid, errno);
+	if (!pid) {
+		if (put_up())
+			_exit(CANNOT);
+		feature__probe(&findings->features);
+		feature__advice(&findings->features, 0, findings->advice, sizeof(findings->advice));
+		_exit(write(fds[1], findings, sizeof(*findings)) != sizeof(*findings));
+	}
+	close(fds[1]);
+	memset(findings, 0, sizeof(*findings));
+	status = read(fds[0], findings, sizeof(*findings)) != sizeof(*findings);
+	close(fds[0]);
+	if (status) {
+		waitpid(pid, &status, 0);
+		assert_int_equal(WEXITSTATUS(status), CANNOT);
+		skip();
+	}
+	waitpid(pid, &status, 0);
+	assert_null(strstr(findings->advice, "memory"));
+}
+
+static void assert_says(const struct findings *findings, const char *words)
+{
+	if (findings->features.best_tier || !strstr(findings->advice, words))
+		fail_msg("tier %d, \"%s\" lacks \"%s\"", findings->features.best_tier, findings->advice, words);
+}
+
+static int nothing(void)
+{
+	return 0;
+}
+
+static int become_nobody(void)
+{
+	return setresuid(65534, 65534, 65534);
+}
+
+/* Root in name only. */
+static int drop_caps(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+
+	return (int)syscall(SYS_capset, &header, data);
+}
+
+static int limit_memlock(void)
+{
+	struct rlimit limit = {64 << 10, 64 << 10};
+
+	return setrlimit(RLIMIT_MEMLOCK, &limit);
+}
+
+static int hide_btf(void)
+{
+	return unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	       mount("none", "/sys/kernel", "tmpfs", 0, NULL);
+}
+
+/* As a container runtime does: bpf(2) fails with EPERM. */
+static int filter_bpf(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_bpf, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {sizeof(filter) / sizeof(filter[0]), filter};
+
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog);
+}
+
+static int enter_user_namespace(void)
+{
+	static const char map[] = "0 0 1";
+	int fd, err;
+
+	if (unshare(CLONE_NEWUSER))
+		return -1;
+	fd = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
+	err = fd < 0 || write(fd, map, sizeof(map) - 1) != sizeof(map) - 1;
+	close(fd);
+	return err;
+}
+
+static void test_unprivileged(void **state)
+{
+	struct findings findings;
+
+	(void)state;
+	probe_behind(&findings, become_nobody);
+	assert_says(&findings, "CAP_BPF and CAP_PERFMON");
+	assert_says(&findings, "sudo");
+}
+
+static void test_without_caps(void **state)
+{
+	struct findings findings;
+
+	(void)state;
+	probe_behind(&findings, drop_caps);
+	assert_says(&findings, "needs the capabilities CAP_BPF and CAP_PERFMON");
+}
+
+/* Maps have not counted as locked memory since 5.11: the limit changes nothing. */
+static void test_memlock_changes_nothing(void **state)
+{
+	struct findings findings, free_findings;
+
+	(void)state;
+	probe_behind(&free_findings, nothing);
+	probe_behind(&findings, limit_memlock);
+	assert_int_equal(findings.features.best_tier, free_findings.features.best_tier);
+	assert_string_equal(findings.advice, free_findings.advice);
+}
+
+static void test_without_btf(void **state)
+{
+	struct findings findings;
+
+	(void)state;
+	probe_behind(&findings, nothing);
+	if (!findings.features.bpf.is_ok)
+		skip();
+	probe_behind(&findings, hide_btf);
+	assert_says(&findings, "/sys/kernel/btf/vmlinux is missing");
+	assert_true(findings.features.bpf.is_ok);
+}
+
+static void test_seccomp(void **state)
+{
+	struct findings findings;
+
+	(void)state;
+	probe_behind(&findings, filter_bpf);
+	assert_says(&findings, "seccomp");
+}
+
+static void test_user_namespace(void **state)
+{
+	struct findings findings;
+
+	(void)state;
+	probe_behind(&findings, enter_user_namespace);
+	assert_says(&findings, "user namespace");
+}
+
+static int enter_pid_namespace(void)
+{
+	int status;
+	pid_t pid;
+
+	if (unshare(CLONE_NEWPID | CLONE_NEWNS))
+		return -1;
+	pid = fork(); /* only children are in the new namespace */
+	if (pid < 0)
+		return -1;
+	if (pid) {
+		waitpid(pid, &status, 0);
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+	}
+	return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("proc", "/proc", "proc", 0, NULL);
+}
+
+static void test_pid_namespace(void **state)
+{
+	struct findings findings;
+
+	(void)state;
+	probe_behind(&findings, nothing);
+	if (findings.features.best_tier < 1)
+		skip();
+	probe_behind(&findings, enter_pid_namespace);
+	assert_says(&findings, "pid namespace");
+}
+
+/* Advice is only for those who have less than could be had. */
+static void test_no_advice_at_the_top(void **state)
+{
+	struct findings findings;
+	char advice[256] = "x";
+
+	(void)state;
+	feature__probe(&findings.features);
+	feature__advice(&findings.features, findings.features.best_tier, advice, sizeof(advice));
+	assert_true(findings.features.best_tier < 1 || !advice[0]);
+	feature__advice(&findings.features, 0, advice, sizeof(advice));
+	assert_true(advice[0]);
+	assert_in_range(findings.features.pid_max, 1, 4 << 20);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_unprivileged),
+		cmocka_unit_test(test_without_caps),
+		cmocka_unit_test(test_memlock_changes_nothing),
+		cmocka_unit_test(test_without_btf),
+		cmocka_unit_test(test_seccomp),
+		cmocka_unit_test(test_user_namespace),
+		cmocka_unit_test(test_pid_namespace),
+		cmocka_unit_test(test_no_advice_at_the_top),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
