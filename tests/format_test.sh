@@ -8,6 +8,6 @@ if ! command -v "$tool" >/dev/null; then
 elif out=$(make -s O="$O" check-format CLANG_FORMAT="$tool" 2>&1); then
 	echo "ok format"
 else
-	echo "not ok format: make format would change$(echo "$out" | sed -n 's/:.*//p' | sort -u | tr '\n' ' ' | sed 's/^/ /')"
+	echo "not ok format: make format would change$(echo "$out" | sed -n 's/^\([a-z_/]*\.[ch]c*\):.*/\1/p' | sort -u | tr '\n' ' ' | sed 's/^/ /')"
 	echo "$out"
 fi
