@@ -130,6 +130,11 @@ $(ALLOC_TESTS): $(O)/%: %.c $(O)/.flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(LDFLAGS) -lcmocka -pthread -ldl -o $@
 
+$(BENCHES): $(O)/%: %.c $(filter-out $(O)/cli/main.o,$(CLI_OBJS)) $(O)/.flags
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) $(CLI_LIBS) -pthread -o $@
+
 # A program whose kind cannot be built here leaves NAME.skip with the reason.
 test_program = \
 	mkdir -p $(@D); rm -f $@.skip; \
