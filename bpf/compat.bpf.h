@@ -5,14 +5,65 @@
  * 32-bit syscalls: ia32 numbers mean other calls than x86-64's (12 is chdir,
  * 45 is brk), so which table a number belongs to is asked of the thread, not
  * of the process: a 64-bit process can make 32-bit calls with int 0x80. Calls
- * of the x32 ABI, which distributions leave switched off, have numbers beyond
- * AT_NR_CNT and are not seen.
+ * of the x32 ABI, which distributions leave switched off, have numbers of
+ * their own beyond all these and are not seen.
  */
 #ifndef ALLOCTRACE_BPF_COMPAT_BPF_H
 #define ALLOCTRACE_BPF_COMPAT_BPF_H
 
-#define AT_SYS_OF_X64(entry) ((entry)&15)
-#define AT_SYS_OF_IA32(entry) ((entry) >> 4)
+/* Both ABIs' numbers of memory syscalls are below: seven words of 64. */
+enum { NR_WORD_CNT = 7 };
+
+#define NR_BIT(nr, word) ((nr) / 64 == (word) ? 1ull << (nr) % 64 : 0)
+
+/* The x86-64 numbers of one word; a constant where the word is one. */
+static __always_inline __u64 x64_bits(__u32 word)
+{
+#define X(id, name, nr, ia32, ia32_2) | NR_BIT(nr, word)
+	return 0 AT_SYSCALLS(X);
+#undef X
+}
+
+static __always_inline __u64 ia32_bits(__u32 word)
+{
+#define X(id, name, nr, ia32, ia32_2) | NR_BIT(ia32, word) | (ia32_2 ? NR_BIT(ia32_2, word) : 0)
+	return 0 AT_SYSCALLS(X);
+#undef X
+}
+
+/*
+ * The test that every syscall of every process pays for: no memory is touched,
+ * the masks are in the instructions.
+ */
+static __always_inline bool is_memory_nr(__u64 nr, bool has_ia32)
+{
+#pragma unroll
+	for (__u32 word = 0; word < NR_WORD_CNT; word++)
+		if (nr / 64 == word)
+			return (x64_bits(word) | (has_ia32 ? ia32_bits(word) : 0)) >> nr % 64 & 1;
+	return false;
+}
+
+/* AT_SYS_* of an x86-64 number. */
+static __always_inline __u32 syscall_of_x64(__u64 nr)
+{
+#define X(id, name, x64, ia32, ia32_2) \
+	if (nr == (x64))               \
+		return AT_SYS_##id;
+	AT_SYSCALLS(X)
+#undef X
+	return AT_SYS_INVALID;
+}
+
+static __always_inline __u32 syscall_of_ia32(__u64 nr)
+{
+#define X(id, name, x64, ia32, ia32_2)                         \
+	if (nr == (ia32) || ((ia32_2) != 0 && nr == (ia32_2))) \
+		return AT_SYS_##id;
+	AT_SYSCALLS(X)
+#undef X
+	return AT_SYS_INVALID;
+}
 
 /*
  * The kernel sets the bit on the way in and clears it after the exit
@@ -37,10 +88,12 @@ static __always_inline bool is_dumpable(const struct task_struct *task)
 }
 
 /* Counts the memory syscalls of the 32-bit ABI; they are not decoded. */
-static __always_inline void compat_count(__u8 entry)
+static __always_inline void compat_count(__u64 nr)
 {
-	if (AT_SYS_OF_IA32(entry))
-		counter_add(&compats, AT_SYS_OF_IA32(entry), 1);
+	__u32 syscall = syscall_of_ia32(nr);
+
+	if (syscall)
+		counter_add(&compats, syscall, 1);
 }
 
 #endif

@@ -159,11 +159,20 @@ static inline __u64 at_hist_upper_ns(__u32 bucket)
 #define AT_ADVICE_CNT 128
 
 /*
- * Syscall numbers from here on are never memory syscalls. The table from number
- * to AT_SYS_* holds both ABIs in one byte: low half x86-64, high half ia32.
+ * What goes on in one thread; zero = nothing. Written only by that thread, and
+ * cleared when it dies. A cache line each, because neighbours in tid run on
+ * different CPUs. The key is the tid, or the task.
  */
-#define AT_NR_CNT 512
-_Static_assert(AT_SYS_CNT <= 16, "two of them fit in a byte");
+struct at_slot {
+	__u64 start_ns; /* of the call; 0 = not inside one */
+	__u64 aux;      /* state at entry: bpf/syscall.bpf.h */
+	__u64 fault_ns; /* start of the page fault; 0 = not inside one */
+	__u8 syscall;   /* AT_SYS_* */
+	__u8 phase;     /* in force when the call began */
+	__u8 fault_phase;
+	__u8 pad[5];
+} __attribute__((aligned(64)));
+_Static_assert(sizeof(struct at_slot) == 64, "a cache line");
 
 /*
  * What could not be counted exactly, by reason: X(id, JSON key, text). Each is

@@ -12,7 +12,7 @@ static __always_inline int fault_begin(void)
 {
 	__u64 ids = bpf_get_current_pid_tgid();
 	__u8 *target = target_of(ids >> 32);
-	struct slot *slot;
+	struct at_slot *slot;
 
 	if (!target || !*target)
 		return 0;
@@ -28,7 +28,7 @@ static __always_inline int fault_begin(void)
 static __always_inline int fault_end(enum at_class class)
 {
 	__u64 ids = bpf_get_current_pid_tgid(), start_ns;
-	struct slot *slot = slot_of(bpf_get_current_task_btf(), ids, 0);
+	struct at_slot *slot = slot_of(bpf_get_current_task_btf(), ids, 0);
 
 	if (!slot || !slot->fault_ns)
 		return 0;

@@ -21,6 +21,8 @@ typedef __u64 __be64;
 typedef __u32 __wsum;
 typedef _Bool bool;
 
+enum { false = 0, true = 1 };
+
 /* Kernel ABI (linux/bpf.h), which never changes. */
 enum {
 	BPF_MAP_TYPE_ARRAY = 2,

@@ -10,26 +10,9 @@
 const volatile __u32 cfg_pid_cnt = 1; /* tids and tgids are below */
 const volatile bool cfg_is_following; /* children of targets are targets */
 const volatile bool cfg_is_storage;   /* slots are in task storage */
-/* By syscall number: AT_SYS_* of the x86-64 ABI | of the ia32 ABI << 4. */
-const volatile __u8 cfg_syscalls[AT_NR_CNT];
 
 /* Phases that some process entered, written as 1. */
 __u8 phases_seen[AT_PHASE_CNT];
-
-/*
- * What is going on in one thread; zero = nothing. Written only by that thread,
- * and cleared when it dies. A cache line each, because neighbours in tid run
- * on different CPUs.
- */
-struct slot {
-	__u64 start_ns; /* of the call; 0 = not inside one */
-	__u64 aux;      /* state at entry: enum aux for mprotect, old mm->brk for brk */
-	__u64 fault_ns; /* start of the page fault; 0 = not inside one */
-	__u8 syscall;   /* AT_SYS_* */
-	__u8 phase;     /* in force when the call began */
-	__u8 fault_phase;
-	__u8 pad[5];
-} __attribute__((aligned(64)));
 
 /* key: tid; mappable, so that values start on a page and are cache lines */
 struct {
@@ -37,7 +20,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* set at load */
 	__type(key, __u32);
-	__type(value, struct slot);
+	__type(value, struct at_slot);
 } slots SEC(".maps");
 
 /* key: task */
@@ -45,7 +28,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct slot);
+	__type(value, struct at_slot);
 } task_slots SEC(".maps");
 
 /* key: 0; value: one byte a tgid, 0 = not a target, else phase + 1 */
@@ -76,7 +59,11 @@ struct {
 COUNTERS(losses, AT_LOSS_CNT);    /* key: AT_LOSS_* */
 COUNTERS(compats, AT_SYS_CNT);    /* key: AT_SYS_*; 32-bit calls */
 COUNTERS(advices, AT_ADVICE_CNT); /* key: advice; calls in madvise.other */
-/* key: AT_SYS_*; calls entered and not left. Only the sum over CPUs means something. */
+/*
+ * key: AT_SYS_*; calls entered and not left: only the sum over CPUs means
+ * something. Kept with task storage, which cannot be listed: the array of slots shows
+ * the same for nothing.
+ */
 COUNTERS(flights, AT_SYS_CNT);
 
 static __always_inline void counter_add(void *map, __u32 key, __u64 n)
@@ -92,6 +79,12 @@ static __always_inline void loss_count(enum at_loss loss)
 	counter_add(&losses, loss, 1);
 }
 
+static __always_inline void flight_count(__u32 syscall, __u64 n)
+{
+	if (cfg_is_storage)
+		counter_add(&flights, syscall, n);
+}
+
 /* The target byte of a process; NULL when the table is too small for it. */
 static __always_inline __u8 *target_of(__u32 tgid)
 {
@@ -104,7 +97,7 @@ static __always_inline __u8 *target_of(__u32 tgid)
 }
 
 /* The slot of the current thread; NULL when there is none. */
-static __always_inline struct slot *slot_of(struct task_struct *task, __u32 tid, __u64 flags)
+static __always_inline struct at_slot *slot_of(struct task_struct *task, __u32 tid, __u64 flags)
 {
 	if (cfg_is_storage)
 		return bpf_task_storage_get(&task_slots, task, NULL, flags);

@@ -153,7 +153,7 @@ static __always_inline __u32 class_brk(const struct pt_regs *regs, long ret, __u
 }
 
 /* Sorts a finished call. Returns its error, 0 when it succeeded. */
-static __always_inline __u32 class_call(const struct pt_regs *regs, long ret, const struct slot *slot,
+static __always_inline __u32 class_call(const struct pt_regs *regs, long ret, const struct at_slot *slot,
 					struct call *call)
 {
 	switch (slot->syscall) {
@@ -205,19 +205,25 @@ static __always_inline __u64 aux_mprotect(struct task_struct *task, const struct
 	return aux;
 }
 
-static __always_inline int syscall_enter(const struct pt_regs *regs, long nr)
+/* What exit needs and can no longer see. */
+static __always_inline __u64 aux_of(__u32 syscall, struct task_struct *task, const struct pt_regs *regs)
+{
+	if (syscall == AT_SYS_MPROTECT)
+		return aux_mprotect(task, regs);
+	if (syscall == AT_SYS_BRK)
+		return task->mm->brk;
+	return 0;
+}
+
+static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 {
 	struct task_struct *task;
-	struct slot *slot;
+	struct at_slot *slot;
+	__u32 syscall;
 	__u8 *target;
-	__u8 entry;
 	__u64 ids;
 
-	/* All syscalls of all processes come here: the number alone sorts out most. */
-	if ((__u64)nr >= AT_NR_CNT)
-		return 0;
-	entry = cfg_syscalls[nr];
-	if (!entry)
+	if (!is_memory_nr(nr, true))
 		return 0;
 	ids = bpf_get_current_pid_tgid();
 	target = target_of(ids >> 32);
@@ -225,25 +231,22 @@ static __always_inline int syscall_enter(const struct pt_regs *regs, long nr)
 		return 0;
 	task = bpf_get_current_task_btf();
 	if (is_compat(task)) {
-		compat_count(entry);
+		compat_count(nr);
 		return 0;
 	}
-	entry = AT_SYS_OF_X64(entry);
-	if (!entry)
+	syscall = syscall_of_x64(nr);
+	if (!syscall)
 		return 0;
 	slot = slot_of(task, ids, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!slot) {
 		loss_count(AT_LOSS_SLOT_FULL);
 		return 0;
 	}
-	counter_add(&flights, entry, 1);
-	slot->syscall = entry;
+	flight_count(syscall, 1);
+	slot->syscall = syscall;
 	slot->phase = *target - 1;
-	if (entry == AT_SYS_MPROTECT)
-		slot->aux = aux_mprotect(task, regs);
-	else if (entry == AT_SYS_BRK)
-		slot->aux = task->mm->brk;
-	else if (entry == AT_SYS_MADVISE && is_phase_mark(regs))
+	slot->aux = aux_of(syscall, task, regs);
+	if (syscall == AT_SYS_MADVISE && is_phase_mark(regs))
 		phase_switch(target, (__u32)regs->dx - AT_PHASE_MARK);
 	slot->start_ns = bpf_ktime_get_ns();
 	return 0;
@@ -264,25 +267,21 @@ static __always_inline int syscall_exit(const struct pt_regs *regs, long ret)
 	__u64 nr = regs->orig_ax, ids, start_ns, end_ns;
 	struct task_struct *task;
 	struct call call = {};
-	struct slot *slot;
+	struct at_slot *slot;
 	__u32 phase, err;
-	__u8 syscall;
 
-	if (nr >= AT_NR_CNT)
-		return 0;
-	syscall = AT_SYS_OF_X64(cfg_syscalls[nr]);
-	if (!syscall)
+	if (!is_memory_nr(nr, false))
 		return 0;
 	ids = bpf_get_current_pid_tgid();
 	task = bpf_get_current_task_btf();
 	slot = slot_of(task, ids, 0);
-	if (!slot || !slot->start_ns || slot->syscall != syscall)
+	if (!slot || !slot->start_ns || slot->syscall != syscall_of_x64(nr))
 		return exit_without_start(task, ids >> 32);
 	end_ns = bpf_ktime_get_ns();
 	start_ns = slot->start_ns;
 	phase = slot->phase;
 	slot->start_ns = 0;
-	counter_add(&flights, syscall, -1);
+	flight_count(slot->syscall, -1);
 	err = class_call(regs, ret, slot, &call);
 	cell_add(phase, call.class, start_ns, end_ns, call.bytes, err);
 	return 0;

@@ -44,7 +44,7 @@ static __always_inline int target_exit(struct task_struct *task)
 {
 	__u32 tid = task->pid;
 	__u8 *target = target_of(task->tgid);
-	struct slot *slot;
+	struct at_slot *slot;
 
 	if (!target || !*target)
 		return 0;
@@ -53,7 +53,7 @@ static __always_inline int target_exit(struct task_struct *task)
 		return 0;
 	if (slot->start_ns) {
 		loss_count(AT_LOSS_NEVER_RETURNED);
-		counter_add(&flights, slot->syscall, -1);
+		flight_count(slot->syscall, -1);
 	}
 	slot->start_ns = 0;
 	slot->fault_ns = 0;

@@ -43,6 +43,7 @@ struct tracer {
 	struct alloctrace_bpf *skel;
 	struct tracer_opts opts;
 	bool has_faults;
+	bool is_storage; /* slots are in task storage */
 	uint32_t pid_cnt;
 	uint8_t *targets; /* the map's own memory */
 	size_t targets_bytes;
@@ -88,20 +89,6 @@ static void tracer__choose_programs(struct tracer *tracer)
 	bpf_program__set_autoload(skel->progs.at_fault_major, tracer->has_faults);
 }
 
-/* Both ABIs' numbers of the traced syscalls, for the first test of each program. */
-static void tracer__fill_syscalls(struct tracer *tracer)
-{
-	volatile uint8_t *table = (volatile uint8_t *)tracer->skel->rodata->cfg_syscalls;
-
-#define X(id, name, nr, ia32, ia32_2)    \
-	table[nr] |= AT_SYS_##id;        \
-	table[ia32] |= AT_SYS_##id << 4; \
-	if ((ia32_2) != 0)               \
-		table[ia32_2] |= AT_SYS_##id << 4;
-	AT_SYSCALLS(X)
-#undef X
-}
-
 /* Everything that must be known before loading. */
 static int tracer__configure(struct tracer *tracer, const struct features *features)
 {
@@ -115,7 +102,7 @@ static int tracer__configure(struct tracer *tracer, const struct features *featu
 	skel->rodata->cfg_pid_cnt = tracer->pid_cnt;
 	skel->rodata->cfg_is_following = tracer->opts.is_following;
 	skel->rodata->cfg_is_storage = is_storage;
-	tracer__fill_syscalls(tracer);
+	tracer->is_storage = is_storage;
 	tracer__choose_programs(tracer);
 	tracer->targets_bytes = (tracer->pid_cnt + 7) & ~7u;
 	err = bpf_map__set_value_size(skel->maps.targets, (uint32_t)tracer->targets_bytes);
@@ -518,6 +505,24 @@ static int tracer__sum_counters(struct tracer *tracer, const struct bpf_map *map
 	return err;
 }
 
+/* Calls in flight: counted where slots are in task storage, else visible in the array of slots. */
+static int tracer__collect_flights(struct tracer *tracer, struct profile *profile)
+{
+	size_t bytes = tracer->pid_cnt * sizeof(struct at_slot);
+	const struct at_slot *slots;
+
+	if (tracer->is_storage)
+		return tracer__sum_counters(tracer, tracer->skel->maps.flights, profile->in_flight_cnt);
+	slots = mmap(NULL, bytes, PROT_READ, MAP_SHARED, bpf_map__fd(tracer->skel->maps.slots), 0);
+	if (slots == MAP_FAILED)
+		return -errno;
+	for (uint32_t tid = 0; tid < tracer->pid_cnt; tid++)
+		if (slots[tid].start_ns && slots[tid].syscall < AT_SYS_CNT)
+			profile->in_flight_cnt[slots[tid].syscall]++;
+	munmap((void *)slots, bytes);
+	return 0;
+}
+
 /* Runs and skipped runs of all programs, from the kernel's own books. */
 static int tracer__collect_programs(struct tracer *tracer, struct profile *profile)
 {
@@ -584,7 +589,7 @@ static int tracer__collect_counters(struct tracer *tracer, struct profile *profi
 	if (!err)
 		err = tracer__sum_counters(tracer, tracer->skel->maps.advices, profile->advice_cnt);
 	if (!err)
-		err = tracer__sum_counters(tracer, tracer->skel->maps.flights, profile->in_flight_cnt);
+		err = tracer__collect_flights(tracer, profile);
 	/* A call without room for its start was counted at its exit, too. */
 	full_cnt = profile->loss_cnt[AT_LOSS_SLOT_FULL];
 	if (full_cnt > profile->loss_cnt[AT_LOSS_NO_START])

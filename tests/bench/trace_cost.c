@@ -20,7 +20,7 @@
 
 #include "cli/tracer.h"
 
-enum { BATCH_CNT = 300, CALL_CNT = 500, PAGE_CNT = 128, PAGE_BYTES = 4096, ROUND_MAX = 99 };
+enum { BATCH_CNT = 600, CALL_CNT = 100, PAGE_CNT = 64, PAGE_BYTES = 4096, ROUND_MAX = 99 };
 
 enum config { BARE, ARRAY, STORAGE, CONFIG_CNT };
 static const char *const config_names[CONFIG_CNT] = {"bare", "array", "storage"};
