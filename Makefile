@@ -60,8 +60,6 @@ TEST_C := $(filter-out %_test.c,$(wildcard tests/alloc/*.c tests/cli/*.c tests/t
 TEST_CC := $(wildcard tests/alloc/*.cc tests/cli/*.cc tests/trace/*.cc)
 TEST_PROGRAMS := $(patsubst %.c,$(O)/%,$(TEST_C)) $(patsubst %.cc,$(O)/%,$(TEST_CC))
 BENCHES := $(patsubst %.c,$(O)/%,$(wildcard tests/bench/*.c))
-# These drive parts of cli/ and are linked with them.
-TRACE_BENCHES := $(filter $(O)/tests/bench/trace_%,$(BENCHES))
 
 # For the targets that do everything: as many jobs as CPUs, unless -j was given.
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -143,11 +141,7 @@ test_program = \
 		echo "$(CC) $$kind cannot link a program here" > $@.skip; exit 0; fi; rm -f $@.probe; \
 	$1 $$kind -fno-builtin -MMD -MP -MF $@.d $< $(LDFLAGS) -pthread -ldl -o $@
 
-$(TRACE_BENCHES): $(O)/%: $(O)/%.o $(filter-out $(O)/cli/main.o,$(CLI_OBJS))
-	$(call say,LD,$@)
-	$(Q)$(CC) $(AT_CFLAGS) $(filter %.o,$^) $(LDFLAGS) $(CLI_LIBS) -o $@
-
-$(patsubst %.c,$(O)/%,$(TEST_C)) $(filter-out $(TRACE_BENCHES),$(BENCHES)): $(O)/%: %.c $(O)/.flags
+$(patsubst %.c,$(O)/%,$(TEST_C)): $(O)/%: %.c $(O)/.flags
 	$(call say,CC,$@)
 	$(Q)$(call test_program,$(CC) $(AT_CFLAGS))
 
