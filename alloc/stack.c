@@ -108,7 +108,7 @@ static struct {
 /* Whether an object asks for executable stacks; the first one is the program. */
 static int check_exec_stack(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
-	const ElfW(Ehdr) *vdso = (const void *)getauxval(AT_SYSINFO_EHDR); /* NOLINT(performance-no-int-to-ptr) */
+	const ElfW(Ehdr) *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);
 	bool *needs_exec = arg;
 
 	(void)bytes;
@@ -390,7 +390,7 @@ static void *run_thread(void *arg)
 	atomic_store_explicit(&stack->tid, (pid_t)atm_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), memory_order_relaxed);
 	pthread_cleanup_push(end_thread, stack);
 	if (stack->is_c11)
-		result = (void *)(uintptr_t)stack->start.c11(stack->arg); /* NOLINT(performance-no-int-to-ptr) */
+		result = (void *)(uintptr_t)stack->start.c11(stack->arg);
 	else
 		result = stack->start.posix(stack->arg);
 	pthread_cleanup_pop(1);

@@ -182,7 +182,7 @@ int main(void)
 	char byte;
 
 	for (uintptr_t i = 0; i < WORKERS; i++) {
-		if (pthread_create(&workers[i], NULL, work, (void *)(i + 1))) { /* NOLINT(performance-no-int-to-ptr) */
+		if (pthread_create(&workers[i], NULL, work, (void *)(i + 1))) {
 			perror("pthread_create");
 			return 1;
 		}

@@ -578,7 +578,7 @@ static void use_threads_in_child(void)
 static void fork_and_wait(int cnt)
 {
 	for (int i = 0; i < cnt; i++) {
-		int status;
+		int status = 0;
 		pid_t child = fork();
 
 		if (child == 0)
