@@ -146,6 +146,12 @@ prepare() {
 		for my $n (1 .. 5) { my $pid = fork // die; if (!$pid) { my @more = map { "y" x $_ } 1 .. 2000; exit(@more == 2000 ? 0 : 1) } waitpid $pid, 0; print "child $?\n"; }
 		if (eval { require threads; 1 }) { my @t = map { my $n = $_; threads->create(sub { my $s = 0; $s += length("z" x $_) for 1 .. 3000; $s + $n }) } 1 .. 4; print "thread ", $_->join, "\n" for @t; }
 	PERL
+	# Debian's redis-tools has the server under another name; the package redis-server would start a service.
+	if ! command -v redis-server >/dev/null && command -v redis-check-rdb >/dev/null; then
+		mkdir "$work/bin"
+		ln -s "$(command -v redis-check-rdb)" "$work/bin/redis-server"
+		PATH=$PATH:$work/bin
+	fi
 	python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
 	if command -v git >/dev/null; then
 		# Of this repository where it is one, else of its files.
@@ -196,7 +202,7 @@ prepare
 compare python "$python" python3
 compare git git git
 compare gcc gcc gcc
-compare redis redis-server redis-server
+compare redis redis-server redis-tools
 compare sqlite3 sqlite3 sqlite3
 compare perl perl perl
 compare cxx "$O/tests/alloc/cxx_program" g++
