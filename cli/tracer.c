@@ -317,7 +317,7 @@ static uint64_t calibrate_fault_ns(char *pages)
 	return best_ns;
 }
 
-/* Fills the costs without the programs (negative: to be added later) or with them. */
+/* First without the programs, then with them: what is left in added_*_ns is the difference. */
 static void tracer__calibrate(struct tracer *tracer, bool is_traced)
 {
 	struct fault_fds fds;
