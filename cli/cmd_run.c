@@ -249,13 +249,17 @@ static int choose_settings(struct run *run)
 	struct profile *profile = run->profile;
 	bool is_bundled = strcmp(opts->allocator, PRELOAD_BUNDLED) == 0;
 	uint64_t tune[ATM_TUNE_CNT];
+	size_t bytes;
 
 	if (!is_bundled && (opts->policy || opts->tune)) {
 		msg__error("%s is for the bundled allocator only, not for %s", opts->policy ? "--policy" : "--tune",
 			   opts->allocator);
 		return AT_EXIT_USAGE;
 	}
-	snprintf(profile->allocator, sizeof(profile->allocator), "%s", opts->allocator);
+	bytes = strlen(opts->allocator);
+	/* The end of a long path says more than its start. */
+	snprintf(profile->allocator, sizeof(profile->allocator), "%s",
+		 opts->allocator + (bytes < sizeof(profile->allocator) ? 0 : bytes - sizeof(profile->allocator) + 1));
 	if (!is_bundled)
 		return 0;
 	if (!opts->policy)
@@ -277,6 +281,15 @@ static int choose_settings(struct run *run)
 	return 0;
 }
 
+/* The file that will be run, as far as can be said beforehand. */
+static const char *first_executable(char **paths)
+{
+	for (char **path = paths; *path; path++)
+		if (access(*path, X_OK) == 0)
+			return *path;
+	return paths[0];
+}
+
 /* Preloads the allocator, where it can reach the program; says in the profile where it cannot. */
 static int prepare_allocator(struct run *run)
 {
@@ -288,7 +301,7 @@ static int prepare_allocator(struct run *run)
 	if (status)
 		return status;
 	unsetenv(ATM_HANDOVER_ENV); /* of an alloctrace that we may run under */
-	binary__inspect(run->paths[0], run->user.uid, run->user.gid, &finding);
+	binary__inspect(first_executable(run->paths), run->user.uid, run->user.gid, &finding);
 	if (!finding.is_replaceable && (library[0] || finding.is_32bit))
 		snprintf(profile->note, sizeof(profile->note), "%s%s%s", finding.why,
 			 library[0] ? ": traced, but malloc is not replaced" : "",
@@ -303,6 +316,7 @@ static int prepare_allocator(struct run *run)
 		if (profile->tune)
 			setenv(ATM_TUNE_ENV, profile->tune, 1);
 	}
+	msg__info("preloading %s", library);
 	return preload__set(library);
 }
 
@@ -312,6 +326,7 @@ static int choose_tier(struct run *run)
 
 	feature__probe(&run->features);
 	run->tier = run->features.best_tier;
+	msg__info("tier %d can be had here", run->tier);
 	if (run->opts.tier == TIER_AUTO)
 		return 0;
 	if (run->opts.tier > run->tier) {
@@ -436,9 +451,8 @@ static void fill_from_counters(struct run *run)
 	if (!result->process_cnt) {
 		profile->has_policy = false;
 		snprintf(profile->note, sizeof(profile->note),
-			 "no process loaded the bundled allocator (is %s readable for the command's user?): policies "
-			 "do not apply",
-			 "libatmalloc.so");
+			 "no process loaded the bundled allocator: policies do not apply (may its user read the "
+			 "library?)");
 	}
 	free(result);
 }

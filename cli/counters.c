@@ -15,6 +15,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
 /* Below this many, dead processes are not looked for. */
 enum { SWEEP_MIN_CNT = 64 };
 
@@ -26,6 +30,7 @@ struct slot {
 struct counters {
 	struct counters_opts opts;
 	int fd;
+	int spare_fd; /* given up to refuse a process when descriptors run out */
 	char name[64];
 	struct slot *slots;
 	size_t slot_cnt, slot_cap;
@@ -43,9 +48,11 @@ static void read_live(const struct atm_counters *shared, struct atm_sums *now)
 	uint64_t *requests = (uint64_t *)&now->requests;
 
 	/* Written by the process: not to be trusted. Cells beyond are not looked at, for that would allocate them. */
-	size_t cell_cnt = shared->cell_cnt < ATM_CELL_CNT ? shared->cell_cnt : ATM_CELL_CNT;
+	size_t cell_cnt = __atomic_load_n(&shared->cell_cnt, __ATOMIC_RELAXED);
 
 	memcpy(now, &shared->live, sizeof(*now));
+	if (cell_cnt > ATM_CELL_CNT)
+		cell_cnt = ATM_CELL_CNT;
 	for (size_t i = 0; i < cell_cnt; i++) {
 		const struct atm_cell *cell = &shared->cells[i];
 		const uint64_t *cell_requests = (const uint64_t *)&cell->requests;
@@ -74,12 +81,13 @@ void counters__add_own(const struct atm_counters *shared, struct atm_sums own[AT
 	 * phase, that phase is marked with zeros and phase 0 comes out empty.
 	 */
 	const struct atm_sums *start = &zero;
+	uint32_t phases_seen = __atomic_load_n(&shared->phases_seen, __ATOMIC_RELAXED);
 	struct atm_sums now;
 	int phase = 0;
 
 	read_live(shared, &now);
 	for (int next = 1; next < ATM_PHASE_CNT; next++) {
-		if (!(shared->phases_seen & 1u << next))
+		if (!(phases_seen & 1u << next))
 			continue;
 		add_difference(&own[phase], &shared->at_phase[next], start);
 		start = &shared->at_phase[next];
@@ -93,6 +101,7 @@ static void fold(struct counters *counters, struct slot *slot)
 {
 	struct counters_result *result = &counters->result;
 	const struct atm_counters *shared = slot->shared;
+	uint32_t phase = __atomic_load_n(&shared->phase, __ATOMIC_RELAXED);
 
 	/* No magic: the process died before it used them. Another ABI: unreadable. */
 	if (shared->magic == ATM_MAGIC && shared->abi == ATM_ABI) {
@@ -100,8 +109,8 @@ static void fold(struct counters *counters, struct slot *slot)
 		result->process_cnt++;
 		result->uncounted_heap_cnt += shared->uncounted_heap_cnt;
 		result->phases_seen |= shared->phases_seen & ((1u << ATM_PHASE_CNT) - 1);
-		if (shared->phase < ATM_PHASE_CNT)
-			result->phases_seen |= 1u << shared->phase;
+		if (phase < ATM_PHASE_CNT)
+			result->phases_seen |= 1u << phase;
 	}
 	munmap(slot->shared, ATM_COUNTERS_BYTES);
 	*slot = counters->slots[--counters->slot_cnt];
@@ -140,10 +149,14 @@ static int grow_slots(struct counters *counters)
 /* A sealed, sparse memory file for one process, mapped at *shared; its fd or -errno. */
 static int new_shared(struct atm_counters **shared)
 {
-	int fd = memfd_create("alloctrace-counters", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	/* Some systems insist on the flag (sysctl vm.memfd_noexec), kernels before 6.3 do not know it. */
+	int fd = memfd_create("alloctrace-counters", flags | MFD_NOEXEC_SEAL);
 	void *map;
 	int err;
 
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("alloctrace-counters", flags);
 	if (fd < 0)
 		return -errno;
 	/* Sealed before it is mapped or sent: a process cannot shrink it under our feet. */
@@ -181,13 +194,6 @@ static int send_handover(int peer_fd, int memory_fd)
 	return sendmsg(peer_fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(handover) ? 0 : -EIO;
 }
 
-static bool is_ours(const struct counters *counters, const struct ucred *peer)
-{
-	if (peer->uid != 0 && peer->uid != counters->opts.uid)
-		return false;
-	return !counters->opts.only_pid || peer->pid == counters->opts.only_pid;
-}
-
 /* Hands counters to one process. 0 or -errno; the caller closes peer_fd. */
 static int serve_peer(struct counters *counters, int peer_fd)
 {
@@ -198,7 +204,9 @@ static int serve_peer(struct counters *counters, int peer_fd)
 
 	if (getsockopt(peer_fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes))
 		return -errno;
-	if (!is_ours(counters, &peer))
+	if (counters->opts.only_pid && peer.pid != counters->opts.only_pid)
+		return 0; /* a child that is not followed, and none is missing */
+	if (peer.uid != 0 && peer.uid != counters->opts.uid)
 		return -EACCES;
 	/* The same process again is a new program (exec): the old one's counts are final. */
 	for (size_t i = 0; peer.pid > 0 && i < counters->slot_cnt; i++)
@@ -224,19 +232,40 @@ static int serve_peer(struct counters *counters, int peer_fd)
 	return 0;
 }
 
+/*
+ * A process that waits for an answer must get one: out of descriptors, the
+ * spare one is given up for a moment to turn it away.
+ */
+static void refuse_one(struct counters *counters)
+{
+	int peer_fd;
+
+	if (counters->spare_fd < 0)
+		return;
+	close(counters->spare_fd);
+	peer_fd = accept4(counters->fd, NULL, NULL, SOCK_CLOEXEC);
+	if (peer_fd >= 0) {
+		close(peer_fd);
+		counters->result.refused_cnt++;
+	}
+	counters->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 void counters__serve(struct counters *counters)
 {
 	for (;;) {
 		int peer_fd = accept4(counters->fd, NULL, NULL, SOCK_CLOEXEC);
 
-		if (peer_fd < 0) {
-			if (errno == EINTR || errno == ECONNABORTED)
-				continue;
+		if (peer_fd >= 0) {
+			if (serve_peer(counters, peer_fd))
+				counters->result.refused_cnt++;
+			close(peer_fd);
+		} else if (errno == EMFILE || errno == ENFILE) {
+			refuse_one(counters);
+			return; /* poll says whether there are more */
+		} else if (errno != EINTR && errno != ECONNABORTED) {
 			return;
 		}
-		if (serve_peer(counters, peer_fd))
-			counters->result.refused_cnt++;
-		close(peer_fd);
 	}
 }
 
@@ -272,6 +301,7 @@ int counters__open(struct counters **counters_out, const struct counters_opts *o
 		return -ENOMEM;
 	counters->opts = *opts;
 	counters->fd = -1;
+	counters->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	counters->sweep_cnt = SWEEP_MIN_CNT;
 	err = listen_on_new_name(counters);
 	if (err) {
@@ -320,6 +350,8 @@ void counters__free(struct counters *counters)
 		munmap(counters->slots[--counters->slot_cnt].shared, ATM_COUNTERS_BYTES);
 	if (counters->fd >= 0)
 		close(counters->fd);
+	if (counters->spare_fd >= 0)
+		close(counters->spare_fd);
 	free(counters->slots);
 	free(counters);
 }

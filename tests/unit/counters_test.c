@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -348,6 +349,32 @@ static void test_only_one_process(void **state)
 	assert_int_equal(WEXITSTATUS(run_program(counters, 1, 0)), 9);
 	counters__finish(counters, &result);
 	assert_int_equal(result.process_cnt, 0);
+	assert_int_equal(result.refused_cnt, 0); /* not followed is not missing */
+	counters__free(counters);
+}
+
+/* Out of descriptors: turned away, never left waiting. */
+static void test_no_descriptors(void **state)
+{
+	struct counters *counters = open_counters();
+	struct counters_result result;
+	struct rlimit old, none;
+	pid_t pid = fork();
+	int status, next_fd;
+
+	(void)state;
+	if (pid == 0)
+		play_program(counters__name(counters), 1, 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	next_fd = dup(0);
+	close(next_fd);
+	none = (struct rlimit){next_fd, old.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	status = serve_until_end(counters, pid);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_int_equal(WEXITSTATUS(status), 9);
+	counters__finish(counters, &result);
+	assert_int_equal(result.refused_cnt, 1);
 	counters__free(counters);
 }
 
@@ -394,6 +421,7 @@ int main(void)
 		cmocka_unit_test(test_many_processes),
 		cmocka_unit_test(test_strangers_are_refused),
 		cmocka_unit_test(test_only_one_process),
+		cmocka_unit_test(test_no_descriptors),
 		cmocka_unit_test(test_never_used),
 		cmocka_unit_test(test_names_differ),
 	};
