@@ -166,10 +166,11 @@ static __attribute__((noinline)) void free_run(struct heap *heap, struct page_ru
 
 void atm_free_own(struct heap *heap, void *p)
 {
-	struct page_run *run = run_of(atm_segment_of(p), p);
+	struct segment *segment = atm_segment_of(p);
+	struct page_run *run = run_of(segment, p);
 
 	if (LIKELY(run->kind == RUN_SLAB))
-		atm_small_free(heap, run, p);
+		atm_small_free(heap, segment, run, p);
 	else
 		free_run(heap, run, p);
 }
@@ -201,7 +202,7 @@ static size_t usable_bytes(void *p)
 }
 
 /* Frees from any thread; heap may be NULL. Returns the block's size for counting. */
-static inline size_t free_any(struct heap *heap, void *p)
+static size_t free_any(struct heap *heap, void *p)
 {
 	struct segment *segment;
 	struct page_run *run;
@@ -225,7 +226,7 @@ static inline size_t free_any(struct heap *heap, void *p)
 			check_run(run, p);
 		atm_heap_free_remote(segment->heap, p);
 	} else if (LIKELY(run->kind == RUN_SLAB)) {
-		atm_small_free(heap, run, p);
+		atm_small_free(heap, segment, run, p);
 	} else {
 		free_run(heap, run, p);
 	}
@@ -305,7 +306,7 @@ static inline void *no_memory(void)
 	return NULL;
 }
 
-EXPORT void *malloc(size_t bytes)
+static __attribute__((noinline)) void *malloc_slow(size_t bytes)
 {
 	bool is_shared;
 	struct heap *heap = heap_enter(&is_shared);
@@ -320,18 +321,57 @@ EXPORT void *malloc(size_t bytes)
 	return LIKELY(p) ? p : no_memory();
 }
 
-EXPORT void free(void *p)
+/* What most calls need, in a form that the compiler turns into a leaf; the rest is alloc()'s. */
+EXPORT void *malloc(size_t bytes)
 {
 	struct heap *heap = atm_heap;
-	size_t bytes;
+
+	if (LIKELY(heap && bytes <= 1024)) {
+		unsigned class = atm_small_class[(bytes + 15) / 16];
+		struct page_run *slab = heap->slabs[class];
+		void **block = slab->free;
+
+		if (LIKELY(block)) {
+			slab->free = block[0];
+			slab->used_cnt++;
+			block[1] = NULL; /* the mark of a free block */
+			heap->cell->requests.malloc_cnt[atm_class_band[class]]++;
+			return block;
+		}
+	}
+	return malloc_slow(bytes);
+}
+
+static __attribute__((noinline)) void free_slow(struct heap *heap, void *p)
+{
+	unsigned band;
 
 	if (!p)
 		return;
-	bytes = free_any(heap, p);
+	band = atm_band_of(free_any(heap, p));
 	if (LIKELY(heap))
-		heap->cell->requests.free_cnt[atm_band_of(bytes)]++;
+		heap->cell->requests.free_cnt[band]++;
 	else
-		__atomic_fetch_add(&atmalloc_counters.live.requests.free_cnt[atm_band_of(bytes)], 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&atmalloc_counters.live.requests.free_cnt[band], 1, __ATOMIC_RELAXED);
+}
+
+/* The same for a block of one of this heap's slabs. */
+EXPORT void free(void *p)
+{
+	struct segment *segment = atm_segment_of(p);
+	struct heap *heap = atm_heap;
+
+	if (LIKELY(atm_is_in_segment(p) && segment->heap == heap)) {
+		/* Pages that no slab lies in lead to a record of another kind, or to none. */
+		struct page_run *run = &segment->runs[segment->head[atm_page_of(segment, p)]];
+
+		if (LIKELY(run->kind == RUN_SLAB)) {
+			heap->cell->requests.free_cnt[atm_class_band[run->class]]++;
+			atm_small_free(heap, segment, run, p);
+			return;
+		}
+	}
+	free_slow(heap, p);
 }
 
 EXPORT void *calloc(size_t cnt, size_t each_bytes)

@@ -42,7 +42,7 @@ enum run_kind { RUN_NONE, RUN_FREE, RUN_USED, RUN_SLAB, RUN_CACHED };
  * the segment's array at the index of the run's first page. One cache line.
  */
 struct page_run {
-	uint8_t kind;
+	_Alignas(64) uint8_t kind;
 	uint8_t class;  /* slab: size class */
 	bool is_listed; /* slab: in the heap's partial list */
 	uint32_t page_cnt;
@@ -169,6 +169,9 @@ static inline size_t atm_class_bytes(unsigned class)
 	return class < 8 ? (class + 1) * 16 : (size_t)((class & 3) + 5) << ((class >> 2) + 3);
 }
 
+/* Band of a class: the bands' edges are classes. */
+extern const uint8_t atm_class_band[CLASS_CNT];
+
 /* Band of a size, see ATM_BANDS. */
 static inline unsigned atm_band_of(size_t bytes)
 {
@@ -176,6 +179,11 @@ static inline unsigned atm_band_of(size_t bytes)
 		return (bytes > 64) + (bytes > 256) + (bytes > 1024);
 	return 4u + (bytes > 16384) + (bytes > 131072) + (bytes > 1048576);
 }
+
+/* ---- misuse.c: the end of the process, in one line ---- */
+
+_Noreturn __attribute__((cold)) void atm_misuse(const char *what, const void *p);
+void atm_warn(const char *what, const char *detail, size_t detail_bytes);
 
 /* ---- heap.c: which thread has which heap ---- */
 
@@ -206,8 +214,27 @@ extern struct page_run atm_empty_slab;
 void *atm_small_alloc_slow(struct heap *heap, unsigned class);
 /* After a free that left the slab empty, or not full any more. */
 void atm_small_freed_slow(struct heap *heap, struct page_run *slab);
-/* Frees a block of this heap; aborts on misuse. */
-void atm_small_free(struct heap *heap, struct page_run *slab, void *p);
+/* Frees a block of this heap; aborts on misuse. segment is the slab's. */
+static inline void atm_small_free(struct heap *heap, const struct segment *segment, struct page_run *slab, void *p)
+{
+	uint64_t offset =
+		(uint64_t)((char *)p - (char *)segment) - ((uint64_t)(slab - segment->runs) << atm_page_shift);
+	/* Exact for every offset in a slab; an address outside of it fails one of the tests. */
+	uint64_t index = offset * slab->block_recip >> 32;
+	void **block = p, *head = slab->free;
+
+	if (UNLIKELY(index * slab->block_bytes != offset || index >= slab->carved_cnt))
+		atm_misuse("free of a pointer into a block", p);
+	if (UNLIKELY((uintptr_t)block[1] == (atm_free_key ^ (uintptr_t)p)))
+		atm_misuse("double free", p);
+	block[0] = head;
+	block[1] = (void *)(atm_free_key ^ (uintptr_t)p);
+	slab->free = p;
+	slab->used_cnt--;
+	if (UNLIKELY(!head || slab->used_cnt == 0))
+		atm_small_freed_slow(heap, slab);
+}
+
 /* Gives every unused slab back to the runs. */
 void atm_small_trim(struct heap *heap);
 
@@ -287,11 +314,6 @@ struct atm_cell *atm_control_cell(uint32_t heap_index);
 /* ---- config.c ---- */
 
 void atm_config_start(void);
-
-/* ---- misuse.c: the end of the process, in one line ---- */
-
-_Noreturn void atm_misuse(const char *what, const void *p);
-void atm_warn(const char *what, const char *detail, size_t detail_bytes);
 
 /* ---- check.c ---- */
 

@@ -258,20 +258,21 @@ static struct page_run *bin_find(const struct heap *heap, uint32_t page_cnt)
 
 /* ---- runs ---- */
 
-/* Writes the record of a run and its pages' way to it. */
+/*
+ * Writes the record of a run and the way to it: from all pages of a slab, else
+ * from both ends. What inner pages say then is old, and leads to a record that
+ * is free, or of a run that they do not lie in: misuse is seen all the same.
+ */
 static void run_init(struct segment *segment, uint32_t page, uint32_t page_cnt, enum run_kind kind)
 {
 	struct page_run *run = &segment->runs[page];
 
 	run->kind = (uint8_t)kind;
 	run->page_cnt = page_cnt;
-	if (kind == RUN_FREE) {
-		/* Only its ends are ever looked at: by coalescing. */
-		segment->head[page] = segment->head[page + page_cnt - 1] = (uint16_t)page;
-		return;
-	}
-	for (uint32_t i = page; i < page + page_cnt; i++)
-		segment->head[i] = (uint16_t)page;
+	segment->head[page] = segment->head[page + page_cnt - 1] = (uint16_t)page;
+	if (kind == RUN_SLAB)
+		for (uint32_t i = page + 1; i + 1 < page + page_cnt; i++)
+			segment->head[i] = (uint16_t)page;
 }
 
 static void free_part(struct heap *heap, struct segment *segment, uint32_t page, uint32_t page_cnt)
@@ -346,9 +347,11 @@ struct page_run *atm_run_alloc(struct heap *heap, uint32_t page_cnt, enum run_ki
 
 	*dirty_bytes = (size_t)page_cnt << atm_page_shift;
 	if (page_cnt <= QUICK_PAGES_MAX && (run = heap->quick[page_cnt])) {
+		struct segment *segment = atm_segment_of(run);
+
 		heap->quick[page_cnt] = run->next;
 		heap->quick_page_cnt -= page_cnt;
-		run->kind = (uint8_t)kind;
+		run_init(segment, atm_run_page(segment, run), page_cnt, kind);
 		goto out;
 	}
 	run = alloc_from_bins(heap, page_cnt, kind);
@@ -500,7 +503,7 @@ bool atm_run_resize(struct heap *heap, struct page_run *run, uint32_t page_cnt)
 	if (page_cnt > old_cnt)
 		return run_grow(heap, segment, run, page_cnt);
 	if (page_cnt < old_cnt) {
-		run->page_cnt = page_cnt;
+		run_init(segment, page, page_cnt, (enum run_kind)run->kind);
 		run_init(segment, page + page_cnt, old_cnt - page_cnt, RUN_FREE);
 		heap->used_page_cnt -= old_cnt - page_cnt;
 		run_coalesce(heap, segment, page + page_cnt, old_cnt - page_cnt);

@@ -24,6 +24,10 @@ const uint8_t atm_small_class[65] = {
 	C8(16), C8(17), C8(18), C8(19),                    /* to 1024 */
 };
 
+const uint8_t atm_class_band[CLASS_CNT] = {
+	C4(0), C8(1), C8(2), C8(3), C8(4), /* to 64, 256, 1024, 4096, 16384 bytes */
+};
+
 static void partial_add(struct heap *heap, struct page_run *slab)
 {
 	slab->prev = NULL;
@@ -129,24 +133,6 @@ void atm_small_freed_slow(struct heap *heap, struct page_run *slab)
 	} else if (!slab->is_listed) {
 		partial_add(heap, slab);
 	}
-}
-
-void atm_small_free(struct heap *heap, struct page_run *slab, void *p)
-{
-	uint32_t offset = (uint32_t)((char *)p - (char *)atm_run_addr(slab));
-	uint32_t index = (uint32_t)(((uint64_t)offset * slab->block_recip) >> 32);
-	void **block = p, *head = slab->free;
-
-	if (UNLIKELY(index * slab->block_bytes != offset || index >= slab->carved_cnt))
-		atm_misuse("free of a pointer into a block", p);
-	if (UNLIKELY((uintptr_t)block[1] == (atm_free_key ^ (uintptr_t)p)))
-		atm_misuse("double free", p);
-	block[0] = head;
-	block[1] = (void *)(atm_free_key ^ (uintptr_t)p);
-	slab->free = p;
-	slab->used_cnt--;
-	if (UNLIKELY(!head || slab->used_cnt == 0))
-		atm_small_freed_slow(heap, slab);
 }
 
 void atm_small_trim(struct heap *heap)
