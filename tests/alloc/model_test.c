@@ -4,7 +4,7 @@
  * block's alignment, usable size, zeroing and contents, in threads that hand
  * blocks to each other, with policies, tunables, trims and forks in between and
  * the invariant walkers on. ATM_SEED=N replays a seed, ATM_OPS=N sets the
- * operations a thread (default 60,000).
+ * operations a thread (default 12,000).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -269,7 +269,7 @@ static void run_model(void **state)
 	(void)state;
 	for (unsigned i = 0; i < THREAD_CNT; i++) {
 		workers[i].random = seed * 0x9e3779b97f4a7c15ull + i + 1;
-		workers[i].op_cnt = ops ? (unsigned)atoi(ops) : 60000;
+		workers[i].op_cnt = ops ? (unsigned)atoi(ops) : 12000;
 		assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
 	}
 	for (unsigned i = 0; i < THREAD_CNT; i++)
