@@ -2,7 +2,9 @@
 /*
  * Outer threads each create a batch of inner threads that return at once, and
  * then join them. No thread is joined before all are created, so that every
- * inner thread needs a stack of its own whatever the order of events is.
+ * inner thread needs a stack of its own whatever the order of events is. All
+ * stacks exist at once, two mappings each: the kernel's vm.max_map_count (65,530
+ * by default) allows about 32,000 inner threads in all.
  *
  * Policy that matters: stack (with its tunable stack_cache). By default a stack
  * has 21 usable pages and a guard of 256.

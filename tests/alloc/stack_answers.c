@@ -330,12 +330,39 @@ static void try_limit(const char *name, __rlimit_resource_t resource, rlim_t lim
 	printf("%s: status %x\n", name, status);
 }
 
+/* As a nested function's trampoline is: works only where stacks are executable. */
+static void *run_code_on_stack(void *arg)
+{
+	/* mov $42, %eax; ret */
+	volatile unsigned char code[] = {0xb8, 42, 0, 0, 0, 0xc3};
+	int (*function)(void);
+	volatile unsigned char *at = code;
+
+	memcpy(&function, &at, sizeof(function));
+	*(int *)arg = function();
+	return NULL;
+}
+
+static void try_code_on_stack(void)
+{
+	pthread_t thread;
+	int result = 0;
+
+	printf("code on a stack: create=%d", pthread_create(&thread, NULL, run_code_on_stack, &result));
+	printf(" join=%d", pthread_join(thread, NULL));
+	printf(" result=%d\n", result);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_barrier_init(&gate, NULL, 2);
 	/* Modes for a fresh process: what earlier threads leave mapped would count. */
 	if (argc > 1 && strcmp(argv[1], "--default") == 0) {
 		try_default();
+		return 0;
+	}
+	if (argc > 1 && strcmp(argv[1], "--code") == 0) {
+		try_code_on_stack();
 		return 0;
 	}
 	if (argc > 1 && strcmp(argv[1], "--locked") == 0) {

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -23,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -161,7 +163,10 @@ static char *output_of(const char *program, const char *arg, const char *preload
 	ssize_t got;
 	pid_t child;
 
-	snprintf(path, sizeof(path), "%s/tests/alloc/%s", out_dir, program);
+	if (program[0] == '/')
+		snprintf(path, sizeof(path), "%s", program);
+	else
+		snprintf(path, sizeof(path), "%s/tests/alloc/%s", out_dir, program);
 	assert_non_null(text);
 	assert_int_equal(pipe(ends), 0);
 	child = fork();
@@ -235,6 +240,49 @@ static void locked_memory_allows_what_it_did(void **state)
 		skip();
 	}
 	compare_answers("stack_answers", "--locked", 0);
+}
+
+/* A copy of stack_answers that asks for executable stacks, as objects with trampolines do. */
+static void make_exec_stack_copy(const char *copy)
+{
+	char original[512], *image;
+	size_t bytes;
+	Elf64_Ehdr *header;
+	Elf64_Phdr *segments;
+	FILE *file;
+
+	snprintf(original, sizeof(original), "%s/tests/alloc/stack_answers", out_dir);
+	image = malloc(16 << 20);
+	assert_non_null(image);
+	file = fopen(original, "re");
+	assert_non_null(file);
+	bytes = fread(image, 1, 16 << 20, file);
+	fclose(file);
+	header = (Elf64_Ehdr *)image;
+	segments = (Elf64_Phdr *)(image + header->e_phoff);
+	for (int i = 0; i < header->e_phnum; i++)
+		if (segments[i].p_type == PT_GNU_STACK)
+			segments[i].p_flags |= PF_X;
+	file = fopen(copy, "we");
+	assert_non_null(file);
+	assert_int_equal(fwrite(image, 1, bytes, file), bytes);
+	fclose(file);
+	free(image);
+	assert_int_equal(chmod(copy, 0700), 0);
+}
+
+static void executable_stacks_stay_executable(void **state)
+{
+	char copy[] = "/tmp/atmalloc-stack-test-XXXXXX";
+	char *text;
+
+	(void)state;
+	close(mkstemp(copy));
+	make_exec_stack_copy(copy);
+	text = output_of(copy, "--code", getenv("LD_PRELOAD"), 0);
+	unlink(copy);
+	assert_string_equal(text, "code on a stack: create=0 join=0 result=42\n");
+	free(text);
 }
 
 /* --- Policy and cache ------------------------------------------------------- */
@@ -492,6 +540,50 @@ static void overflows_hit_the_guard(void **state)
 	}
 }
 
+/* What lies directly below `addr`: "---p" for a guard; "" for nothing. */
+static void get_protection_below(const char *addr, char protection[5])
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uintptr_t start, end;
+	char line[512], found[5];
+
+	assert_non_null(maps);
+	protection[0] = '\0';
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %4s", &start, &end, found) == 3 && end == (uintptr_t)addr)
+			strcpy(protection, found);
+	fclose(maps);
+}
+
+/* Neighbours must not merge into one mapping, nor fill huge pages (openjdk/jdk#14105). */
+static void every_stack_has_a_guard_of_its_own(void **state)
+{
+	enum { CNT = 50 };
+	pthread_t threads[CNT];
+
+	(void)state;
+	for (int i = 0; i < CNT; i++) {
+		set_policy(i % 3 ? POLICY_ALL : POLICY_NONE);
+		assert_int_equal(create(&threads[i], 2 << 20, 4096, PTHREAD_CREATE_JOINABLE, sleep_forever, NULL), 0);
+	}
+	for (int i = 0; i < CNT; i++) {
+		pthread_attr_t attr;
+		char *base, protection[5];
+		size_t bytes;
+
+		assert_int_equal(pthread_getattr_np(threads[i], &attr), 0);
+		pthread_attr_getstack(&attr, (void **)&base, &bytes);
+		pthread_attr_destroy(&attr);
+		assert_int_equal(lines_within(base, bytes), 1);
+		get_protection_below(base, protection);
+		assert_string_equal(protection, "---p");
+	}
+	for (int i = 0; i < CNT; i++) {
+		assert_int_equal(pthread_cancel(threads[i]), 0);
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	}
+}
+
 /* --- Many threads, changing policies, fork, exit ------------------------------ */
 
 static atomic_bool is_stopping;
@@ -703,6 +795,7 @@ int main(void)
 		TEST(answers_with_large_tls_too),
 		TEST(default_size_follows_the_limit),
 		TEST(locked_memory_allows_what_it_did),
+		TEST(executable_stacks_stay_executable),
 		TEST(calls_by_policy),
 		TEST(only_exact_matches_are_reused),
 		TEST(cache_keeps_its_limit),
@@ -714,6 +807,7 @@ int main(void)
 		TEST(failures_leave_nothing),
 		TEST(own_stacks_are_left_alone),
 		TEST(overflows_hit_the_guard),
+		TEST(every_stack_has_a_guard_of_its_own),
 		TEST(policy_flips_while_threads_come_and_go),
 		TEST(fork_while_threads_come_and_go),
 		TEST(orphans_can_be_joined_in_the_child),
