@@ -146,31 +146,32 @@ static int grow_slots(struct counters *counters)
 	return 0;
 }
 
-/* A sealed, sparse memory file for one process, mapped at *shared; its fd or -errno. */
-static int new_shared(struct atm_counters **shared)
+/*
+ * A sealed, sparse memory file for one process, mapped here; its descriptor is
+ * the caller's to close. NULL with errno.
+ */
+static struct atm_counters *new_shared(int *fd_out)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	/* Some systems insist on the flag (sysctl vm.memfd_noexec), kernels before 6.3 do not know it. */
 	int fd = memfd_create("alloctrace-counters", flags | MFD_NOEXEC_SEAL);
 	void *map;
-	int err;
 
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("alloctrace-counters", flags);
 	if (fd < 0)
-		return -errno;
+		return NULL;
 	/* Sealed before it is mapped or sent: a process cannot shrink it under our feet. */
-	if (ftruncate(fd, ATM_COUNTERS_BYTES) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		goto fail;
-	map = mmap(NULL, ATM_COUNTERS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
-		goto fail;
-	*shared = map;
-	return fd;
-fail:
-	err = -errno;
+	if (ftruncate(fd, ATM_COUNTERS_BYTES) == 0 &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+		map = mmap(NULL, ATM_COUNTERS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+		if (map != MAP_FAILED) {
+			*fd_out = fd;
+			return map;
+		}
+	}
 	close(fd);
-	return err;
+	return NULL;
 }
 
 static int send_handover(int peer_fd, int memory_fd)
@@ -199,8 +200,8 @@ static int serve_peer(struct counters *counters, int peer_fd)
 {
 	struct ucred peer;
 	socklen_t peer_bytes = sizeof(peer);
-	struct atm_counters *shared = NULL;
-	int memory_fd, err;
+	struct atm_counters *shared;
+	int memory_fd = -1, err;
 
 	if (getsockopt(peer_fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes))
 		return -errno;
@@ -219,9 +220,9 @@ static int serve_peer(struct counters *counters, int peer_fd)
 	err = grow_slots(counters);
 	if (err)
 		return err;
-	memory_fd = new_shared(&shared);
-	if (memory_fd < 0)
-		return memory_fd;
+	shared = new_shared(&memory_fd);
+	if (!shared)
+		return -ENOMEM;
 	err = send_handover(peer_fd, memory_fd);
 	close(memory_fd);
 	if (err) {

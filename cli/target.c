@@ -159,8 +159,9 @@ int target__release(struct target *target, const char *name)
 	ssize_t got;
 
 	target->start_ns = now_ns();
-	/* Fails when a signal has killed it meanwhile: target__wait will find that. */
 	got = write(target->hold_fd, "", 1);
+	if (got != 1) /* a signal has killed it meanwhile: target__wait will find that */
+		msg__info("the command ended before it was released");
 	close_fd(&target->hold_fd);
 	do
 		got = read(target->error_fd, &error, sizeof(error));
