@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* run: start a scenario or a command, trace it, report. Options and the order of the stages. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +10,15 @@
 #include "alloc/settings.h"
 #include "cli/binary.h"
 #include "cli/cmd.h"
+#include "cli/command.h"
 #include "cli/counters.h"
 #include "cli/feature.h"
 #include "cli/host.h"
-#include "cli/install.h"
 #include "cli/msg.h"
 #include "cli/options.h"
 #include "cli/preload.h"
 #include "cli/profile.h"
 #include "cli/render.h"
-#include "cli/scenarios.h"
 #include "cli/target.h"
 #include "cli/tracer.h"
 #include "cli/user.h"
@@ -53,9 +51,7 @@ struct run_opts {
 struct run {
 	struct run_opts opts;
 	struct user user;
-	char **paths; /* of the command's file */
-	char **argv;  /* of the command; the words are not owned, but for those of default_words */
-	char *default_words;
+	struct command command;
 	struct features features;
 	int tier;
 	FILE *out;
@@ -165,81 +161,12 @@ static int out_of_memory(void)
 	return AT_EXIT_OWN;
 }
 
-static size_t count_words(char **words)
+/* Empty is as good as unset. */
+static const char *get_setting(const char *name)
 {
-	size_t cnt = 0;
+	const char *value = getenv(name);
 
-	while (words[cnt])
-		cnt++;
-	return cnt;
-}
-
-/* argv of a scenario: its default arguments, then those given; the later ones win. */
-static int scenario_argv(struct run *run, const struct scenario *scenario)
-{
-	char **given = run->opts.words + 1, *rest, *word;
-	size_t cnt = 0, cap = strlen(scenario->arguments) / 2 + count_words(given) + 3;
-
-	run->default_words = strdup(scenario->arguments);
-	run->argv = calloc(cap, sizeof(*run->argv));
-	if (!run->default_words || !run->argv)
-		return out_of_memory();
-	run->argv[cnt++] = run->opts.words[0];
-	rest = run->default_words;
-	while ((word = strsep(&rest, " ")))
-		if (*word)
-			run->argv[cnt++] = word;
-	memcpy(&run->argv[cnt], given, count_words(given) * sizeof(*given));
-	return 0;
-}
-
-static int find_scenario(struct run *run)
-{
-	struct scenarios scenarios;
-	const struct scenario *scenario;
-	const char *name = run->opts.words[0];
-	char text[512], path[4096];
-	int status = 0, err;
-
-	if (scenarios__load(&scenarios))
-		return AT_EXIT_OWN;
-	scenario = scenarios__find(&scenarios, name);
-	if (!scenario) {
-		scenarios__names(&scenarios, text, sizeof(text));
-		msg__error("unknown scenario '%s'; known: %s (a command follows --)", name, text);
-		status = AT_EXIT_USAGE;
-		goto out;
-	}
-	snprintf(text, sizeof(text), "scenarios/%s", name);
-	err = install__path(text, path, sizeof(path));
-	if (err) {
-		msg__error("cannot find the program of scenario %s: %s; is the installation complete?", name,
-			   strerror(-err));
-		status = AT_EXIT_OWN;
-		goto out;
-	}
-	run->paths = binary__paths(path);
-	status = run->paths ? scenario_argv(run, scenario) : out_of_memory();
-out:
-	scenarios__free(&scenarios);
-	return status;
-}
-
-static int find_command(struct run *run)
-{
-	char **words = run->opts.words;
-	size_t cnt = count_words(words);
-
-	run->paths = binary__paths(words[0]);
-	run->argv = calloc(cnt + 1, sizeof(*run->argv));
-	if (!run->paths || !run->argv)
-		return out_of_memory();
-	memcpy(run->argv, words, cnt * sizeof(*words));
-	if (run->paths[0])
-		return 0;
-	/* Said before anything is opened or started. */
-	msg__error("cannot run '%s': not found in PATH", words[0]);
-	return AT_EXIT_NOT_FOUND;
+	return value && *value ? value : NULL;
 }
 
 /* Settings of the allocator, from the options or else from the environment, and what the profile says of them. */
@@ -256,16 +183,15 @@ static int choose_settings(struct run *run)
 			   opts->allocator);
 		return AT_EXIT_USAGE;
 	}
-	bytes = strlen(opts->allocator);
-	/* The end of a long path says more than its start. */
+	bytes = strlen(opts->allocator); /* the end of a long path says more than its start */
 	snprintf(profile->allocator, sizeof(profile->allocator), "%s",
 		 opts->allocator + (bytes < sizeof(profile->allocator) ? 0 : bytes - sizeof(profile->allocator) + 1));
 	if (!is_bundled)
 		return 0;
 	if (!opts->policy)
-		opts->policy = getenv(ATM_POLICY_ENV);
+		opts->policy = get_setting(ATM_POLICY_ENV);
 	if (!opts->tune)
-		opts->tune = getenv(ATM_TUNE_ENV);
+		opts->tune = get_setting(ATM_TUNE_ENV);
 	profile->policy = POLICY_ALL;
 	if (opts->policy && options__policy(opts->policy, POLICY_ALL, &profile->policy))
 		return AT_EXIT_USAGE;
@@ -281,15 +207,6 @@ static int choose_settings(struct run *run)
 	return 0;
 }
 
-/* The file that will be run, as far as can be said beforehand. */
-static const char *first_executable(char **paths)
-{
-	for (char **path = paths; *path; path++)
-		if (access(*path, X_OK) == 0)
-			return *path;
-	return paths[0];
-}
-
 /* Preloads the allocator, where it can reach the program; says in the profile where it cannot. */
 static int prepare_allocator(struct run *run)
 {
@@ -301,7 +218,7 @@ static int prepare_allocator(struct run *run)
 	if (status)
 		return status;
 	unsetenv(ATM_HANDOVER_ENV); /* of an alloctrace that we may run under */
-	binary__inspect(first_executable(run->paths), run->user.uid, run->user.gid, &finding);
+	binary__inspect(command__file(&run->command), run->user.uid, run->user.gid, &finding);
 	if (!finding.is_replaceable && (library[0] || finding.is_32bit))
 		snprintf(profile->note, sizeof(profile->note), "%s%s%s", finding.why,
 			 library[0] ? ": traced, but malloc is not replaced" : "",
@@ -389,7 +306,7 @@ static void serve_counters(void *data)
 static int run_target(struct run *run)
 {
 	int fd = run->counters ? counters__fd(run->counters) : -1;
-	int status = target__release(&run->target, run->argv[0]);
+	int status = target__release(&run->target, run->command.argv[0]);
 	int err;
 
 	if (status)
@@ -513,7 +430,7 @@ static int prepare(struct run *run)
 	int status = choose_settings(run);
 
 	if (!status)
-		status = run->opts.is_command ? find_command(run) : find_scenario(run);
+		status = command__find(&run->command, run->opts.words, !run->opts.is_command);
 	if (!status && user__resolve(run->opts.user, &run->user))
 		status = AT_EXIT_USAGE;
 	if (!status)
@@ -529,13 +446,17 @@ static int prepare(struct run *run)
 
 static int fork_target(struct run *run)
 {
-	struct target_spec spec = {.paths = run->paths, .argv = run->argv, .envp = environ, .user = &run->user};
+	size_t cnt = 0;
+	struct target_spec spec = {
+		.paths = run->command.paths, .argv = run->command.argv, .envp = environ, .user = &run->user};
 
-	run->profile->argv = calloc(count_words(run->argv) + 1, sizeof(char *));
+	while (run->command.argv[cnt])
+		cnt++;
+	run->profile->argv = calloc(cnt + 1, sizeof(char *));
 	if (!run->profile->argv)
 		return out_of_memory();
-	for (size_t i = 0; run->argv[i]; i++)
-		if (!(run->profile->argv[i] = strdup(run->argv[i])))
+	for (size_t i = 0; run->command.argv[i]; i++)
+		if (!(run->profile->argv[i] = strdup(run->command.argv[i])))
 			return out_of_memory();
 	if (target__fork(&run->target, &spec)) {
 		target__abort(&run->target);
@@ -568,9 +489,7 @@ static void free_run(struct run *run)
 	counters__free(run->counters);
 	profile__free(run->profile);
 	user__free(&run->user);
-	binary__free_paths(run->paths);
-	free(run->argv);
-	free(run->default_words);
+	command__free(&run->command);
 }
 
 int cmd_run(int argc, char **argv)

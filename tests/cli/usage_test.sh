@@ -44,6 +44,8 @@ wrong env-policy stack run --tier 0 --policy nonsense trim_loop
 ATMALLOC_POLICY=trm "$AT" run trim_loop >out 2>err
 is policy-from-environment "2 1" "$? $(wc -l <err)"
 
+ATMALLOC_POLICY='' ATMALLOC_TUNE='' "$AT" run --tier 0 -o report trim_loop >out 2>err
+is empty-environment 0 $?
 "$AT" >out 2>err
 is no-verb 2 $?
 for verb in run policy list check help; do
