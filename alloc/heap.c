@@ -6,6 +6,7 @@
 #include "alloc/heap.h"
 
 #include <pthread.h>
+#include <string.h>
 #include <sys/auxv.h>
 
 #include "alloc/lock.h"
@@ -27,15 +28,17 @@ static struct heap *shared_heap;
 static pthread_key_t end_key;
 static bool has_end_key;
 
+/* The first request of the process, long before its second thread. */
 static void init_once(void)
 {
-	const uintptr_t *random = (const uintptr_t *)getauxval(AT_RANDOM);
+	const void *random = (const void *)getauxval(AT_RANDOM); /* 16 bytes, aligned to nothing */
 
-	if (LIKELY(atm_page_bytes))
+	if (LIKELY(atm_free_key))
 		return;
-	/* The first request of the process, long before its second thread. */
 	atm_os_init();
-	atm_free_key = (random ? random[1] : (uintptr_t)&atm_free_key) | 1ull << 63;
+	if (random)
+		memcpy(&atm_free_key, random, sizeof(atm_free_key));
+	atm_free_key |= 1ull << 63; /* no value that a pointer has, and never 0 */
 }
 
 static struct heap *heap_new(void)

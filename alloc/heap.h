@@ -29,7 +29,8 @@
 /* From here on a block is a mapping of its own. */
 #define LARGE_MIN_BYTES ((size_t)1 << 20)
 
-#define SEGMENT_SHIFT 26
+/* Counts against RLIMIT_AS and, after mlockall, against RLIMIT_MEMLOCK: not larger than it has to be. */
+#define SEGMENT_SHIFT 25
 #define SEGMENT_BYTES ((size_t)1 << SEGMENT_SHIFT)
 #define SEGMENT_PAGES_MAX (SEGMENT_BYTES >> 12)
 #define ADDRESS_BITS 47

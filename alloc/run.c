@@ -12,11 +12,11 @@
 
 uint64_t atm_segment_map[(1ull << (ADDRESS_BITS - SEGMENT_SHIFT)) / 64];
 
-/* Commit steps of the data part: a quarter of what is committed, within these. */
+/* Commit steps of the data part: a quarter of what the heap has committed, within these. */
 #define COMMIT_STEP_MIN_BYTES ((size_t)256 << 10)
 #define COMMIT_STEP_MAX_BYTES ((size_t)8 << 20)
 /* Runs of the record are committed for this many pages of data at a time. */
-#define META_STEP_RUNS 1024
+#define META_STEP_RUNS 2048
 
 static void segment_map_set(const struct segment *segment, bool is_in)
 {
@@ -174,7 +174,7 @@ static int segment_commit(struct heap *heap, struct segment *segment, uint32_t u
 
 	if (err || LIKELY(up_to_page <= have))
 		return err;
-	step = (have - segment->first_page) / 4;
+	step = (uint32_t)(heap->committed_page_cnt / 4);
 	if (step < COMMIT_STEP_MIN_BYTES >> atm_page_shift)
 		step = (uint32_t)(COMMIT_STEP_MIN_BYTES >> atm_page_shift);
 	if (step > COMMIT_STEP_MAX_BYTES >> atm_page_shift)
