@@ -106,7 +106,7 @@ static uint64_t cgroup_limit_bytes(void)
 
 static void machine_start(void)
 {
-	struct sysinfo info;
+	struct sysinfo info = {0};
 	uint64_t limit_bytes, ram_bytes = 0;
 	long cpu_cnt = sysconf(_SC_NPROCESSORS_ONLN);
 

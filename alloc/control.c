@@ -56,7 +56,7 @@ static int receive_memfd(struct atm_handover *handover)
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
+	} control = {.bytes = {0}};
 	struct iovec iov = {.iov_base = handover, .iov_len = sizeof(*handover)};
 	struct msghdr message = {
 		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
@@ -81,7 +81,7 @@ static int receive_memfd(struct atm_handover *handover)
  */
 static int hand_over(size_t keep_bytes)
 {
-	struct atm_handover handover;
+	struct atm_handover handover = {0};
 	int memfd = receive_memfd(&handover), err = -EPROTO;
 
 	if (memfd < 0)

@@ -68,23 +68,24 @@ static struct page_run *slab_new(struct heap *heap, unsigned class)
 	return slab;
 }
 
-/* Puts the next page's worth of never used blocks on the free list, lowest first. */
+/*
+ * Puts the next page's worth of never used blocks, at least one, on the empty
+ * free list, lowest first. The slab has such blocks.
+ */
 static void slab_carve(struct page_run *slab)
 {
 	unsigned cnt = (unsigned)(atm_page_bytes / slab->block_bytes), left = slab->block_cnt - slab->carved_cnt;
 	char *block = (char *)atm_run_addr(slab) + (size_t)slab->carved_cnt * slab->block_bytes;
-	void **link = &slab->free;
 
 	if (cnt == 0)
 		cnt = 1;
 	if (cnt > left)
 		cnt = left;
-	for (unsigned i = 0; i < cnt; i++, block += slab->block_bytes) {
-		*link = block;
-		link = (void **)block;
-	}
-	*link = NULL;
 	slab->carved_cnt = (uint16_t)(slab->carved_cnt + cnt);
+	slab->free = block;
+	for (; cnt > 1; cnt--, block += slab->block_bytes)
+		*(void **)block = block + slab->block_bytes;
+	*(void **)block = NULL;
 }
 
 static void *take(struct page_run *slab)

@@ -102,7 +102,6 @@ static void fork_while_others_allocate(void **state)
 
 static pid_t spawn_true(bool is_vfork)
 {
-	extern char **environ;
 	char *argv[] = {"true", NULL};
 	pid_t pid = -1;
 
