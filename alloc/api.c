@@ -224,6 +224,8 @@ static size_t free_any(struct heap *heap, void *p)
 		/* A block in use keeps its run, so that its kind can be read from here. */
 		if (run->kind != RUN_SLAB)
 			check_run(run, p);
+		else if (UNLIKELY(atm_is_marked_free(p)))
+			atm_misuse("double free", p);
 		atm_heap_free_remote(segment->heap, p);
 	} else if (LIKELY(run->kind == RUN_SLAB)) {
 		atm_small_free(heap, segment, run, p);

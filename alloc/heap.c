@@ -138,9 +138,9 @@ void atm_heap_free_remote(struct heap *owner, void *p)
 	uintptr_t mark = ~atm_free_key ^ (uintptr_t)p;
 	void *head = atomic_load_explicit(&owner->remote, memory_order_relaxed);
 
-	if (UNLIKELY((uintptr_t)block[1] == mark || (uintptr_t)block[1] == (atm_free_key ^ (uintptr_t)p)))
+	if (UNLIKELY((uintptr_t)block[1] == mark))
 		atm_misuse("double free", p);
-	block[1] = (void *)mark;
+	block[1] = (void *)mark; /* taken away when the owner collects it */
 	do
 		block[0] = head;
 	while (!atomic_compare_exchange_weak_explicit(&owner->remote, &head, p, memory_order_release,

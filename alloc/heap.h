@@ -215,6 +215,16 @@ extern struct page_run atm_empty_slab;
 void *atm_small_alloc_slow(struct heap *heap, unsigned class);
 /* After a free that left the slab empty, or not full any more. */
 void atm_small_freed_slow(struct heap *heap, struct page_run *slab);
+/*
+ * A slab's free block has its own address, made unguessable, in its second
+ * word; malloc takes it out. Blocks that are whole runs have no such mark, and
+ * may hold an old one from when a slab lay there.
+ */
+static inline bool atm_is_marked_free(void *p)
+{
+	return (uintptr_t)((void **)p)[1] == (atm_free_key ^ (uintptr_t)p);
+}
+
 /* Frees a block of this heap; aborts on misuse. segment is the slab's. */
 static inline void atm_small_free(struct heap *heap, const struct segment *segment, struct page_run *slab, void *p)
 {
@@ -226,7 +236,7 @@ static inline void atm_small_free(struct heap *heap, const struct segment *segme
 
 	if (UNLIKELY(index * slab->block_bytes != offset || index >= slab->carved_cnt))
 		atm_misuse("free of a pointer into a block", p);
-	if (UNLIKELY((uintptr_t)block[1] == (atm_free_key ^ (uintptr_t)p)))
+	if (UNLIKELY(atm_is_marked_free(p)))
 		atm_misuse("double free", p);
 	block[0] = head;
 	block[1] = (void *)(atm_free_key ^ (uintptr_t)p);

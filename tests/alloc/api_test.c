@@ -296,6 +296,37 @@ static void frees_from_another_thread(void **state)
 	}
 }
 
+/*
+ * A run of pages in place of a slab: the slab's free blocks left marks there,
+ * which must not make the run look freed when another thread frees it unwritten.
+ */
+static void runs_where_slabs_were(void **state)
+{
+	static void *small[4000], *runs[64], *pins[5];
+	pthread_t thread;
+
+	(void)state;
+	for (int round = 0; round < 5; round++) {
+		for (size_t i = 0; i < 4000; i++)
+			small[i] = malloc(500);
+		pins[round] = malloc(20000); /* what lies below is then not the top, and keeps its contents */
+		for (size_t i = 4000; i-- > 0;)
+			free(small[i]);
+		for (size_t i = 0; i < 64; i++)
+			runs[i] = malloc(4096);
+		for (size_t i = 0; i < 64; i += SIZE_CNT) {
+			void *blocks[SIZE_CNT] = {NULL};
+
+			for (size_t j = 0; j < SIZE_CNT && i + j < 64; j++)
+				blocks[j] = runs[i + j];
+			assert_int_equal(pthread_create(&thread, NULL, free_all, blocks), 0);
+			assert_int_equal(pthread_join(thread, NULL), 0);
+		}
+	}
+	for (int round = 0; round < 5; round++)
+		free(pins[round]);
+}
+
 /* B76: what libc allocates inside comes from us, so that free can take it. */
 static void libc_functions_use_us(void **state)
 {
@@ -390,6 +421,7 @@ int main(void)
 		cmocka_unit_test(free_keeps_errno),
 		cmocka_unit_test(large_shrink_stays_in_place),
 		cmocka_unit_test(frees_from_another_thread),
+		cmocka_unit_test(runs_where_slabs_were),
 		cmocka_unit_test(libc_functions_use_us),
 		cmocka_unit_test(side_entries),
 		cmocka_unit_test(little_address_space),
