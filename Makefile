@@ -42,9 +42,9 @@ AT_CXXFLAGS := -std=gnu++17 $(WARN) $(DEFINES) $(CFLAGS) $(SAN_CFLAGS)
 # STATIC=1: libbpf, libelf, zlib and jansson from their archives; the C library
 # stays shared. libelf.a wants zstd where its distribution built it so.
 ifdef STATIC
-CLI_LIBS := -Wl,-Bstatic -lbpf -lelf -lz -ljansson $(if $(wildcard /usr/lib/*/libzstd.a),-lzstd) -Wl,-Bdynamic
+CLI_LIBS := -Wl,-Bstatic -lbpf -lelf -lz -ljansson $(if $(wildcard /usr/lib/*/libzstd.a),-lzstd) -Wl,-Bdynamic -lm
 else
-CLI_LIBS := -lbpf -lelf -lz -ljansson
+CLI_LIBS := -lbpf -lelf -lz -ljansson -lm
 endif
 
 CLI_OBJS := $(patsubst %.c,$(O)/%.o,$(wildcard cli/*.c)) $(O)/alloc/settings.o
