@@ -12,6 +12,10 @@
 
 #include "bpf/compat.bpf.h"
 #include "bpf/target.bpf.h"
+#include "bpf/vmas.bpf.h"
+#include "bpf/walk.bpf.h"
+
+#include "bpf/commit.bpf.h"
 
 #include "bpf/fault.bpf.h"
 #include "bpf/syscall.bpf.h"
@@ -31,19 +35,19 @@ int BPF_PROG(at_exit_btf, struct pt_regs *regs, long ret)
 SEC("?tp_btf/sched_process_fork")
 int BPF_PROG(at_fork_btf, struct task_struct *parent, struct task_struct *child)
 {
-	return target_fork(parent, child);
+	return life_fork(parent, child);
 }
 
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(at_die_btf, struct task_struct *task)
 {
-	return target_exit(task);
+	return life_exit(task);
 }
 
 SEC("?tp_btf/sched_process_exec")
 int BPF_PROG(at_exec_btf, struct task_struct *task)
 {
-	return target_exec(task);
+	return life_exec(task);
 }
 
 SEC("?perf_event")

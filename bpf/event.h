@@ -9,7 +9,7 @@
 #define ALLOCTRACE_BPF_EVENT_H
 
 /* Raised whenever a type or a value below changes its meaning. */
-#define AT_EVENT_ABI 1
+#define AT_EVENT_ABI 2
 
 /*
  * The traced syscalls: X(id, name, x86-64 number, ia32 number, ia32 number 2).
@@ -170,23 +170,69 @@ struct at_slot {
 	__u8 syscall;   /* AT_SYS_* */
 	__u8 phase;     /* in force when the call began */
 	__u8 fault_phase;
-	__u8 pad[5];
+	__u8 has_walk;    /* the range was looked at on entry */
+	__u32 vma_cnt;    /* of the process at entry */
+	__u64 walk_at;    /* where a walk over VMAs stands */
+	__u64 walk_seen;  /* bytes of its range that it has judged */
+	__u64 walk_acct;  /* bytes that are charged to the commit account */
+	__u64 walk_blind; /* bytes that stayed unseen on entry */
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct at_slot) == 64, "a cache line");
+
+/*
+ * Ledgers: what the targets hold, kept beside the calls.
+ *
+ * The sizes that a change of the commit account is compared with, in pages:
+ * X(id, name). What they are: cli/ledger.h.
+ */
+#define AT_BATCHES(X)       \
+	X(KERNEL, "kernel") \
+	X(FIXED, "fixed")   \
+	X(SCALED, "scaled")
+
+#define X(id, name) AT_BATCH_##id,
+enum at_batch { AT_BATCHES(X) AT_BATCH_CNT };
+#undef X
+
+/* One phase on one CPU. Key of the map: phase. Of `vma` fields see docs/output.md. */
+struct at_ledger {
+	__u64 charged_pages, uncharged_pages;
+	__u64 update_cnt;               /* changes of the commit account */
+	__u64 past_cnt[AT_BATCH_CNT];   /* those larger than the batch */
+	__u64 peak_pages;               /* most that all targets held together */
+	__u64 assumed_cnt;              /* calls whose charge is in part assumed ... */
+	__u64 assumed_pages;            /* ... and of how many pages */
+	__u64 shared_pages;             /* charged for shared anonymous mappings; in no other field */
+	__u64 vma_first_ns, vma_first;  /* VMAs when the first call began, */
+	__u64 vma_last_ns, vma_last;    /* when the last one ended, */
+	__u64 vma_peak;                 /* and the most that one process had */
+	__u64 vma_growth[AT_CLASS_CNT]; /* signed */
+};
+
+/* A process with an address space, for the commit ledger. Key: tgid. */
+struct at_process {
+	__u64 acct_pages;  /* that it has charged; signed */
+	__u64 stack_pages; /* of stacks, when last looked at */
+	__u32 owner_tgid;  /* whose address space it is, where that is another's (vfork): only this field counts */
+	__u32 user_cnt;    /* processes that use the address space */
+	__u32 is_dead;
+	__u32 pad;
+};
 
 /*
  * What could not be counted exactly, by reason: X(id, JSON key, text). Each is
  * one u64 per CPU. A report is `exact` when all but NEVER_RETURNED are 0.
  */
-#define AT_LOSSES(X)                                                                              \
-	X(NO_START, "no_start", "calls whose entry was not seen")                                 \
-	X(NEVER_RETURNED, "never_returned", "calls that never returned (the thread died inside)") \
-	X(CLOCK_BACK, "clock_back", "durations set to 0 because the clock went back")             \
-	X(SLOT_FULL, "map_full", "calls without room for their start time")                       \
-	X(FORK_FULL, "target_full", "processes that could not be followed")                       \
-	X(CLASS_ASSUMED, "class_assumed", "mprotect calls classed from their arguments alone")    \
-	X(FAULT_MISSED, "fault_missed", "page faults that the kernel counted and we did not")     \
-	X(FAULT_HIDDEN, "fault_hidden", "programs whose page faults the kernel hides (set-user-ID)")
+#define AT_LOSSES(X)                                                                                 \
+	X(NO_START, "no_start", "calls whose entry was not seen")                                    \
+	X(NEVER_RETURNED, "never_returned", "calls that never returned (the thread died inside)")    \
+	X(CLOCK_BACK, "clock_back", "durations set to 0 because the clock went back")                \
+	X(SLOT_FULL, "map_full", "calls without room for their start time")                          \
+	X(FORK_FULL, "target_full", "processes that could not be followed")                          \
+	X(CLASS_ASSUMED, "class_assumed", "mprotect calls classed from their arguments alone")       \
+	X(FAULT_MISSED, "fault_missed", "page faults that the kernel counted and we did not")        \
+	X(FAULT_HIDDEN, "fault_hidden", "programs whose page faults the kernel hides (set-user-ID)") \
+	X(LEDGER_FULL, "ledger_full", "processes without room in the commit ledger")
 
 #define X(id, key, text) AT_LOSS_##id,
 enum at_loss { AT_LOSS_INVALID = 0, AT_LOSSES(X) AT_LOSS_CNT };

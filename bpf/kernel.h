@@ -25,9 +25,11 @@ enum { false = 0, true = 1 };
 
 /* Kernel ABI (linux/bpf.h), which never changes. */
 enum {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_ANY = 0,
 	BPF_F_NO_PREALLOC = 1 << 0,
 	BPF_F_MMAPABLE = 1 << 10,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1 << 0,
@@ -42,12 +44,19 @@ enum {
 	PROT_WRITE = 0x2,
 	PROT_EXEC = 0x4,
 	PROT_ANY = PROT_READ | PROT_WRITE | PROT_EXEC,
-	VM_ANY = PROT_ANY, /* VM_READ, VM_WRITE, VM_EXEC have the same bits */
+	VM_ANY = PROT_ANY,     /* VM_READ, VM_WRITE, VM_EXEC have the same bits */
+	VM_ACCOUNT = 0x100000, /* the VMA's pages are charged to the commit account */
+	MAP_PRIVATE = 0x2,
+	MAP_TYPE = 0xf,
 	MAP_FIXED = 0x10,
 	MAP_ANONYMOUS = 0x20,
+	MAP_GROWSDOWN = 0x100,
 	MAP_NORESERVE = 0x4000,
 	MAP_STACK = 0x20000,
+	MAP_HUGETLB = 0x40000,
 	MAP_FIXED_NOREPLACE = 0x100000,
+	MREMAP_FIXED = 2,
+	MREMAP_DONTUNMAP = 4,
 	MADV_DONTNEED = 4,
 	MADV_FREE = 8,
 	MADV_HUGEPAGE = 14,
@@ -70,8 +79,14 @@ struct thread_info {
 	__u32 status;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct mm_struct {
-	unsigned long brk, flags;
+	unsigned long brk, start_brk, flags;
+	unsigned long total_vm, data_vm, stack_vm; /* pages */
+	int map_count;
 };
 
 /* mm_struct since its flags are a bitmap (6.18); the suffix is not part of the name. */
@@ -83,15 +98,31 @@ struct mm_struct___bitmap {
 };
 
 struct vm_area_struct {
-	unsigned long vm_flags;
+	unsigned long vm_start, vm_end, vm_flags;
+};
+
+struct signal_struct {
+	atomic_t live; /* threads */
 };
 
 struct task_struct {
 	struct thread_info thread_info;
 	struct mm_struct *mm;
+	struct signal_struct *signal;
 	int pid, tgid;
 };
 
 #pragma clang attribute pop
+
+/* kfuncs since 6.7 (4ac454682158): only where cfg_has_vma_iter. */
+struct bpf_iter_task_vma {
+	__u64 __opaque[1];
+} __attribute__((aligned(8)));
+
+#define KFUNC extern __attribute__((section(".ksyms"), weak))
+
+KFUNC int bpf_iter_task_vma_new(struct bpf_iter_task_vma *it, struct task_struct *task, __u64 addr);
+KFUNC struct vm_area_struct *bpf_iter_task_vma_next(struct bpf_iter_task_vma *it);
+KFUNC void bpf_iter_task_vma_destroy(struct bpf_iter_task_vma *it);
 
 #endif

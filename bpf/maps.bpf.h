@@ -11,6 +11,16 @@ const volatile __u32 cfg_pid_cnt = 1; /* tids and tgids are below */
 const volatile bool cfg_is_following; /* children of targets are targets */
 const volatile bool cfg_is_storage;   /* slots are in task storage */
 
+const volatile bool cfg_has_faults;   /* page fault events are on */
+const volatile bool cfg_has_commit;   /* the commit ledger is kept */
+const volatile bool cfg_has_vmas;     /* the VMA ledger is kept */
+const volatile bool cfg_has_vma_iter; /* the kernel has the iterator over VMAs */
+const volatile bool cfg_is_strict;    /* vm.overcommit_memory=2: MAP_NORESERVE means nothing */
+const volatile __u64 cfg_batches[AT_BATCH_CNT] = {1, 1, 1};
+
+/* Pages charged by all targets together, and those of them that were there before tracing. */
+__u64 commit_level, commit_start;
+
 /* Phases that some process entered, written as 1. */
 __u8 phases_seen[AT_PHASE_CNT];
 
@@ -48,6 +58,23 @@ struct {
 	__type(value, struct at_cell);
 } cells SEC(".maps");
 
+/* key: phase; only with a ledger */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, AT_PHASE_CNT);
+	__type(key, __u32);
+	__type(value, struct at_ledger);
+} ledgers SEC(".maps");
+
+/* key: tgid; only with the commit ledger */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, __u32);
+	__type(value, struct at_process);
+} processes SEC(".maps");
+
 #define COUNTERS(name, cnt)                              \
 	struct {                                         \
 		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY); \
@@ -72,6 +99,11 @@ static __always_inline void counter_add(void *map, __u32 key, __u64 n)
 
 	if (cnt)
 		*cnt += n;
+}
+
+static __always_inline struct at_ledger *ledger_of(__u32 phase)
+{
+	return bpf_map_lookup_elem(&ledgers, &phase);
 }
 
 static __always_inline void loss_count(enum at_loss loss)
@@ -102,6 +134,19 @@ static __always_inline struct at_slot *slot_of(struct task_struct *task, __u32 t
 	if (cfg_is_storage)
 		return bpf_task_storage_get(&task_slots, task, NULL, flags);
 	return bpf_map_lookup_elem(&slots, &tid);
+}
+
+/* What is kept in slot.aux of mprotect. */
+enum aux { AUX_OTHER = 0, AUX_FROM_NONE = 1 };
+
+static __always_inline __u64 page_align(__u64 bytes)
+{
+	return (bytes + PAGE_BYTES - 1) & ~(__u64)(PAGE_BYTES - 1);
+}
+
+static __always_inline bool is_error(long ret)
+{
+	return (__u64)ret >= (__u64)-MAX_ERRNO;
 }
 
 /* Adds one event to its cell. An error adds no bytes. */

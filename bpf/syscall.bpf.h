@@ -10,6 +10,7 @@
  *   mprotect, to more than PROT_NONE: the protection of the VMA at its first
  *             page (enum aux). Later VMAs of the range are not looked at.
  *   brk:      mm->brk. Two threads inside brk at once may see each other's.
+ *   mremap:   what it will be charged (bpf/commit.bpf.h).
  *
  * Failed calls are classed by what they asked for and have no bytes.
  * Lengths are rounded up to pages, as the kernel does.
@@ -17,22 +18,10 @@
 #ifndef ALLOCTRACE_BPF_SYSCALL_BPF_H
 #define ALLOCTRACE_BPF_SYSCALL_BPF_H
 
-enum aux { AUX_OTHER = 0, AUX_FROM_NONE = 1 };
-
 struct call {
 	__u32 class;
 	__u64 bytes; /* valid when the call succeeded */
 };
-
-static __always_inline __u64 page_align(__u64 bytes)
-{
-	return (bytes + PAGE_BYTES - 1) & ~(__u64)(PAGE_BYTES - 1);
-}
-
-static __always_inline bool is_error(long ret)
-{
-	return (__u64)ret >= (__u64)-MAX_ERRNO;
-}
 
 /*
  * mmap: the first that fits. .file: not MAP_ANONYMOUS; .stack: MAP_STACK;
@@ -223,8 +212,11 @@ static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 	__u8 *target;
 	__u64 ids;
 
-	if (!is_memory_nr(nr, true))
+	if (!is_memory_nr(nr, true)) {
+		if (cfg_has_commit)
+			commit_last_look(nr);
 		return 0;
+	}
 	ids = bpf_get_current_pid_tgid();
 	target = target_of(ids >> 32);
 	if (!target || !*target)
@@ -246,6 +238,10 @@ static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 	slot->syscall = syscall;
 	slot->phase = *target - 1;
 	slot->aux = aux_of(syscall, task, regs);
+	if (cfg_has_commit)
+		commit_enter(regs, task, slot);
+	if (cfg_has_vmas)
+		slot->vma_cnt = task->mm->map_count;
 	if (syscall == AT_SYS_MADVISE && is_phase_mark(regs))
 		phase_switch(target, (__u32)regs->dx - AT_PHASE_MARK);
 	slot->start_ns = bpf_ktime_get_ns();
@@ -284,6 +280,10 @@ static __always_inline int syscall_exit(const struct pt_regs *regs, long ret)
 	flight_count(slot->syscall, -1);
 	err = class_call(regs, ret, slot, &call);
 	cell_add(phase, call.class, start_ns, end_ns, call.bytes, err);
+	if (cfg_has_vmas)
+		vmas_exit(slot, task, call.class, start_ns, end_ns);
+	if (cfg_has_commit)
+		commit_exit(regs, ret, task, slot);
 	return 0;
 }
 

@@ -5,10 +5,18 @@
 
 static __always_inline void phase_switch(__u8 *target, __u32 phase)
 {
+	struct at_ledger *ledger;
+
 	if (phase >= AT_PHASE_CNT)
 		return;
 	*target = phase + 1;
 	phases_seen[phase] = 1;
+	if (!cfg_has_commit)
+		return;
+	/* The phase begins with what is there. */
+	ledger = ledger_of(phase);
+	if (ledger && commit_level > ledger->peak_pages)
+		ledger->peak_pages = commit_level;
 }
 
 /*
@@ -68,7 +76,7 @@ static __always_inline int target_exec(const struct task_struct *task)
 {
 	__u8 *target = target_of(task->tgid);
 
-	if (target && *target && !is_dumpable(task))
+	if (cfg_has_faults && target && *target && !is_dumpable(task))
 		loss_count(AT_LOSS_FAULT_HIDDEN);
 	return 0;
 }

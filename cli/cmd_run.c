@@ -14,6 +14,7 @@
 #include "cli/counters.h"
 #include "cli/feature.h"
 #include "cli/host.h"
+#include "cli/ledger.h"
 #include "cli/msg.h"
 #include "cli/options.h"
 #include "cli/preload.h"
@@ -33,6 +34,8 @@ enum {
 	OPT_SLOTS,
 	OPT_BPF_STATS,
 	OPT_COLOR,
+	OPT_LEDGERS,
+	OPT_NO_LEDGERS,
 };
 
 enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
@@ -43,6 +46,7 @@ struct run_opts {
 	bool is_following, is_json, is_measuring_bpf;
 	enum color color;
 	int tier;
+	unsigned ledgers; /* LEDGER_* */
 	enum slot_mode slot_mode;
 	bool is_command; /* after --, not a scenario */
 	char **words;    /* scenario or command, and its arguments */
@@ -73,6 +77,8 @@ static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stderr)", 1},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 1},
 	{"tier", OPT_TIER, "N", 0, "Trace with tier N at most: 0 is no kernel tracing (default: the best)", 2},
+	{"ledgers", OPT_LEDGERS, "LIST", 0, "Keep these only: commit, vmas, all, none (default: all)", 2},
+	{"no-ledgers", OPT_NO_LEDGERS, NULL, 0, "Keep none: the cheapest tracing", 2},
 	{"slots", OPT_SLOTS, "KIND", 0, "auto, array, storage: where start times are kept (default: auto)", 2},
 	{"bpf-stats", OPT_BPF_STATS, NULL, 0, "Measure the tracer's own cost; slows every traced call", 2},
 	{0},
@@ -126,6 +132,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'j': opts->is_json = true; return 0;
 	case 'o': opts->output = arg; return 0;
 	case OPT_BPF_STATS: opts->is_measuring_bpf = true; return 0;
+	case OPT_NO_LEDGERS: opts->ledgers = 0; return 0;
+	case OPT_LEDGERS:
+		if (ledger__parse(arg, &opts->ledgers))
+			return 0;
+		msg__error("--ledgers: unknown '%s'; known: commit, vmas (with commas between), all, none", arg);
+		return OPTIONS_SAID;
 	case OPT_TIER:
 	case OPT_SLOTS:
 	case OPT_COLOR: return parse_choice(key, arg, opts);
@@ -288,6 +300,7 @@ static int start_tracer(struct run *run)
 		.is_following = run->opts.is_following,
 		.slot_mode = run->opts.slot_mode,
 		.is_measuring_bpf = run->opts.is_measuring_bpf,
+		.ledgers = run->opts.ledgers,
 	};
 
 	if (run->tier < 1)
@@ -495,7 +508,11 @@ static void free_run(struct run *run)
 int cmd_run(int argc, char **argv)
 {
 	struct run run = {
-		.opts = {.allocator = PRELOAD_BUNDLED, .is_following = true, .tier = TIER_AUTO, .slot_mode = SLOT_AUTO},
+		.opts = {.allocator = PRELOAD_BUNDLED,
+			 .is_following = true,
+			 .tier = TIER_AUTO,
+			 .ledgers = LEDGER_ALL,
+			 .slot_mode = SLOT_AUTO},
 	};
 	int status = options__parse(&cmd_run_argp, argc, argv, &run.opts);
 	bool has_report = false;

@@ -281,6 +281,15 @@ static void probe_task_storage(struct feature *feature)
 		feature__fail(feature, res < 0 ? -res : EINVAL, "this kernel has no BPF task storage");
 }
 
+static void probe_vma_iter(struct feature *feature, const struct btf_scan *btf)
+{
+	if (btf_scan__find(btf, BTF_KIND_FUNC, "bpf_iter_task_vma_new") >= 0)
+		feature__pass(feature);
+	else
+		feature__fail(feature, ENOENT,
+			      "this kernel has no iterator over a process's mappings (6.7 and later do)");
+}
+
 /* Programs see the numbers of the first pid namespace only. */
 static void probe_pid_namespace(struct feature *feature)
 {
@@ -306,12 +315,14 @@ static void probe_tracing(struct features *features, const struct btf_scan *btf)
 		features->fentry = *needed;
 		features->fault_event = *needed;
 		features->task_storage = *needed;
+		features->vma_iter = *needed;
 		return;
 	}
 	probe_tp_btf(&features->tp_btf, btf);
 	probe_fentry(&features->fentry, btf);
 	probe_fault_event(&features->fault_event);
 	probe_task_storage(&features->task_storage);
+	probe_vma_iter(&features->vma_iter, btf);
 }
 
 static int silent(enum libbpf_print_level level, const char *fmt, va_list args)

@@ -22,6 +22,7 @@ struct features {
 	struct feature fault_event; /* software perf events take a BPF program */
 	struct feature fentry;      /* trampolines attach (tier 2) */
 	struct feature task_storage;
+	struct feature vma_iter;      /* programs can walk over VMAs */
 	struct feature pid_namespace; /* our process numbers are the kernel's own */
 	int pid_max;
 	int best_tier; /* 2 is not built yet: never above 1 */

@@ -40,6 +40,39 @@ void profile__add_class(struct class_stat *dst, const struct class_stat *src)
 		dst->hist[i] += src->hist[i];
 }
 
+void profile__add_commit(struct commit_stat *dst, const struct commit_stat *src)
+{
+	dst->charged_pages += src->charged_pages;
+	dst->uncharged_pages += src->uncharged_pages;
+	dst->update_cnt += src->update_cnt;
+	for (int i = 0; i < AT_BATCH_CNT; i++)
+		dst->past_cnt[i] += src->past_cnt[i];
+	/* Each peak is one of all targets already. */
+	if (src->peak_pages > dst->peak_pages)
+		dst->peak_pages = src->peak_pages;
+	dst->assumed_cnt += src->assumed_cnt;
+	dst->assumed_pages += src->assumed_pages;
+	dst->shared_pages += src->shared_pages;
+}
+
+void profile__add_vmas(struct vma_stat *dst, const struct vma_stat *src)
+{
+	if (!src->start_ns)
+		return;
+	if (!dst->start_ns || src->start_ns < dst->start_ns) {
+		dst->start_ns = src->start_ns;
+		dst->start_cnt = src->start_cnt;
+	}
+	if (src->end_ns >= dst->end_ns) {
+		dst->end_ns = src->end_ns;
+		dst->end_cnt = src->end_cnt;
+	}
+	if (src->peak_cnt > dst->peak_cnt)
+		dst->peak_cnt = src->peak_cnt;
+	for (int class = 0; class < AT_CLASS_CNT; class ++)
+		dst->growth[class] += src->growth[class];
+}
+
 static void profile__add_self(struct atm_sums *dst, const struct atm_sums *src)
 {
 	for (int i = 0; i < ATM_KIND_CNT; i++) {
@@ -61,6 +94,8 @@ void profile__total(const struct profile *profile, struct phase_stat *dst)
 	for (int phase = 0; phase < AT_PHASE_CNT; phase++) {
 		for (int class = 0; class < AT_CLASS_CNT; class ++)
 			profile__add_class(&dst->classes[class], &profile->phases[phase].classes[class]);
+		profile__add_commit(&dst->commit, &profile->phases[phase].commit);
+		profile__add_vmas(&dst->vmas, &profile->phases[phase].vmas);
 		profile__add_self(&dst->self, &profile->phases[phase].self);
 	}
 }
@@ -122,6 +157,15 @@ const char *profile__phase_name(enum at_phase phase)
 	};
 
 	return (unsigned)phase < AT_PHASE_CNT ? names[phase] : NULL;
+}
+
+const char *profile__batch_name(enum at_batch batch)
+{
+#define X(id, name) [AT_BATCH_##id] = name,
+	static const char *const names[AT_BATCH_CNT] = {AT_BATCHES(X)};
+#undef X
+
+	return (unsigned)batch < AT_BATCH_CNT ? names[batch] : NULL;
 }
 
 const char *profile__kind_name(enum atm_kind kind)

@@ -24,17 +24,48 @@ struct class_stat {
 	uint64_t hist[AT_HIST_CNT];
 };
 
+/* The ledgers: X(id, name). */
+#define LEDGERS(X)          \
+	X(COMMIT, "commit") \
+	X(VMAS, "vmas")
+
+#define X(id, name) LEDGER_##id##_BIT,
+enum { LEDGERS(X) LEDGER_CNT };
+#undef X
+#define X(id, name) LEDGER_##id = 1 << LEDGER_##id##_BIT,
+enum { LEDGERS(X) LEDGER_ALL = (1 << LEDGER_CNT) - 1 };
+#undef X
+
+/* The commit ledger of one phase, in pages. */
+struct commit_stat {
+	uint64_t charged_pages, uncharged_pages;
+	uint64_t update_cnt, past_cnt[AT_BATCH_CNT]; /* past: larger than the batch */
+	uint64_t peak_pages;                         /* all targets together */
+	uint64_t assumed_cnt, assumed_pages;         /* calls, and pages, that are in part a guess */
+	uint64_t shared_pages;                       /* of shared anonymous mappings; in no other field */
+};
+
+/* The VMA ledger of one phase. Times order start and end when summing. */
+struct vma_stat {
+	uint64_t start_ns, start_cnt, end_ns, end_cnt;
+	uint64_t peak_cnt; /* of one process */
+	int64_t growth[AT_CLASS_CNT];
+};
+
 /* What one phase, or the whole run, amounts to. */
 struct phase_stat {
 	struct class_stat classes[AT_CLASS_CNT];
-	struct atm_sums self; /* valid with profile.has_self_counts */
+	struct commit_stat commit; /* valid with LEDGER_COMMIT in profile.ledgers */
+	struct vma_stat vmas;      /* valid with LEDGER_VMAS */
+	struct atm_sums self;      /* valid with profile.has_self_counts */
 };
 
 struct profile {
 	/* tool */
-	int tier;        /* 2, 1, 0 */
-	bool has_trace;  /* classes are measured (tier >= 1) */
-	bool has_faults; /* the fault classes are measured, too */
+	int tier;         /* 2, 1, 0 */
+	bool has_trace;   /* classes are measured (tier >= 1) */
+	bool has_faults;  /* the fault classes are measured, too */
+	unsigned ledgers; /* LEDGER_*: those that were kept */
 	bool has_self_counts;
 	uint64_t self_process_cnt; /* processes whose self-counts are in */
 	uint64_t loss_cnt[AT_LOSS_CNT];
@@ -42,6 +73,7 @@ struct profile {
 	uint64_t in_flight_cnt[AT_SYS_CNT]; /* still inside a call at the end */
 	uint64_t compat_cnt[AT_SYS_CNT];    /* 32-bit calls, not decoded */
 	uint64_t advice_cnt[AT_ADVICE_CNT]; /* madvise.other by advice */
+	uint64_t commit_start_pages;        /* charged by targets before they were traced */
 	uint64_t bpf_run_cnt, bpf_ns;       /* self cost; 0 runs = not known */
 	bool is_bpf_measured;               /* by BPF_ENABLE_STATS, not runs x calibration */
 
@@ -51,6 +83,8 @@ struct profile {
 	uint64_t page_bytes, ram_pages;
 	char thp[16];          /* always, madvise, never; "" = not known */
 	int overcommit_memory; /* -1 = not known */
+	uint64_t batch_pages[AT_BATCH_CNT];
+	uint64_t max_map_cnt; /* 0 = not known */
 
 	/* target */
 	char **argv; /* NULL-terminated, owned */
@@ -79,6 +113,8 @@ void profile__free(struct profile *profile);
 
 /* Adds src to dst, histogram included. */
 void profile__add_class(struct class_stat *dst, const struct class_stat *src);
+void profile__add_commit(struct commit_stat *dst, const struct commit_stat *src);
+void profile__add_vmas(struct vma_stat *dst, const struct vma_stat *src);
 /* Sum of all phases; dst is overwritten. */
 void profile__total(const struct profile *profile, struct phase_stat *dst);
 /*
@@ -91,10 +127,17 @@ uint64_t profile__mean_ns(const struct class_stat *stat);
 /* Nothing was lost: every loss but never_returned is 0, no recursion misses. */
 bool profile__is_exact(const struct profile *profile);
 
+/* Pages that the targets had charged at the end more than at the start. */
+static inline int64_t profile__net_pages(const struct commit_stat *commit)
+{
+	return (int64_t)(commit->charged_pages - commit->uncharged_pages);
+}
+
 /* Names from the X-macro lists; NULL for an invalid number. */
 const char *profile__class_name(enum at_class class);
 const char *profile__syscall_name(enum at_syscall syscall);
 const char *profile__phase_name(enum at_phase phase);
+const char *profile__batch_name(enum at_batch batch);
 const char *profile__kind_name(enum atm_kind kind);
 /* The syscall that a class belongs to; AT_SYS_INVALID for faults. */
 enum at_syscall profile__class_syscall(enum at_class class);

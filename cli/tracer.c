@@ -26,6 +26,7 @@
 
 #include "bpf/alloctrace.skel.h"
 #include "bpf/event.h"
+#include "cli/ledger.h"
 #include "cli/msg.h"
 
 /* Beyond this the array of slots, 64 bytes a tid, is not worth its memory. */
@@ -44,6 +45,7 @@ struct tracer {
 	struct tracer_opts opts;
 	bool has_faults;
 	bool is_storage; /* slots are in task storage */
+	uint64_t batches[AT_BATCH_CNT];
 	uint32_t pid_cnt;
 	uint8_t *targets; /* the map's own memory */
 	size_t targets_bytes;
@@ -83,10 +85,34 @@ static void tracer__choose_programs(struct tracer *tracer)
 	bpf_program__set_autoload(skel->progs.at_exit_btf, true);
 	bpf_program__set_autoload(skel->progs.at_fork_btf, true);
 	bpf_program__set_autoload(skel->progs.at_die_btf, true);
-	bpf_program__set_autoload(skel->progs.at_exec_btf, tracer->has_faults);
+	bpf_program__set_autoload(skel->progs.at_exec_btf, tracer->has_faults || tracer->opts.ledgers & LEDGER_COMMIT);
 	bpf_program__set_autoload(skel->progs.at_fault_begin, tracer->has_faults);
 	bpf_program__set_autoload(skel->progs.at_fault_minor, tracer->has_faults);
 	bpf_program__set_autoload(skel->progs.at_fault_major, tracer->has_faults);
+}
+
+/* What is switched off is no part of the programs, and has no maps. */
+static int tracer__configure_ledgers(struct tracer *tracer, const struct features *features)
+{
+	struct alloctrace_bpf *skel = tracer->skel;
+	unsigned ledgers = tracer->opts.ledgers;
+	uint64_t batches[AT_BATCH_CNT];
+	struct ledger_host host;
+	int err = 0;
+
+	ledger__read_host(&host);
+	ledger__batches(&host, batches);
+	for (int i = 0; i < AT_BATCH_CNT; i++)
+		skel->rodata->cfg_batches[i] = tracer->batches[i] = batches[i];
+	skel->rodata->cfg_has_commit = ledgers & LEDGER_COMMIT;
+	skel->rodata->cfg_has_vmas = ledgers & LEDGER_VMAS;
+	skel->rodata->cfg_has_vma_iter = features->vma_iter.is_ok;
+	skel->rodata->cfg_is_strict = host.overcommit_memory == 2;
+	if (!ledgers)
+		err = bpf_map__set_autocreate(skel->maps.ledgers, false);
+	if (!err && !(ledgers & LEDGER_COMMIT))
+		err = bpf_map__set_autocreate(skel->maps.processes, false);
+	return err;
 }
 
 /* Everything that must be known before loading. */
@@ -102,10 +128,13 @@ static int tracer__configure(struct tracer *tracer, const struct features *featu
 	skel->rodata->cfg_pid_cnt = tracer->pid_cnt;
 	skel->rodata->cfg_is_following = tracer->opts.is_following;
 	skel->rodata->cfg_is_storage = is_storage;
+	skel->rodata->cfg_has_faults = tracer->has_faults;
 	tracer->is_storage = is_storage;
 	tracer__choose_programs(tracer);
 	tracer->targets_bytes = (tracer->pid_cnt + 7) & ~7u;
 	err = bpf_map__set_value_size(skel->maps.targets, (uint32_t)tracer->targets_bytes);
+	if (!err)
+		err = tracer__configure_ledgers(tracer, features);
 	if (!err && is_storage)
 		err = bpf_map__set_autocreate(skel->maps.slots, false);
 	if (!err && !is_storage)
@@ -357,6 +386,24 @@ static int clear_map(const struct bpf_map *map, void *zeroes)
 	return err;
 }
 
+_Static_assert(sizeof(struct at_ledger) <= sizeof(struct at_cell), "zeroes are enough");
+
+/* Our own process, that calibration made known, is the only one. */
+static int tracer__clear_ledgers(struct tracer *tracer, void *zeroes)
+{
+	uint32_t tgid = (uint32_t)getpid();
+	int err = 0;
+
+	if (tracer->opts.ledgers)
+		err = clear_map(tracer->skel->maps.ledgers, zeroes);
+	if (err || !(tracer->opts.ledgers & LEDGER_COMMIT))
+		return err;
+	tracer->skel->bss->commit_level = 0;
+	tracer->skel->bss->commit_start = 0;
+	bpf_map_delete_elem(bpf_map__fd(tracer->skel->maps.processes), &tgid);
+	return 0;
+}
+
 /* Removes what calibration left. Our slots are empty: no call of ours is running. */
 static int tracer__clear(struct tracer *tracer)
 {
@@ -367,6 +414,8 @@ static int tracer__clear(struct tracer *tracer)
 
 	for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
 		err = clear_map(maps[i], zeroes);
+	if (!err)
+		err = tracer__clear_ledgers(tracer, zeroes);
 	free(zeroes);
 	return err;
 }
@@ -598,6 +647,16 @@ static int tracer__collect_counters(struct tracer *tracer, struct profile *profi
 	return err;
 }
 
+static int tracer__collect_ledgers(struct tracer *tracer, struct profile *profile)
+{
+	profile->ledgers = tracer->opts.ledgers;
+	memcpy(profile->batch_pages, tracer->batches, sizeof(profile->batch_pages));
+	profile->commit_start_pages = tracer->skel->bss->commit_start;
+	if (!profile->ledgers)
+		return 0;
+	return ledger__collect(bpf_map__fd(tracer->skel->maps.ledgers), tracer->cpu_cnt, profile);
+}
+
 int tracer__collect(struct tracer *tracer, struct profile *profile)
 {
 	struct phase_stat *total = malloc(sizeof(*total));
@@ -615,6 +674,8 @@ int tracer__collect(struct tracer *tracer, struct profile *profile)
 		err = tracer__collect_counters(tracer, profile);
 	if (!err)
 		err = tracer__collect_programs(tracer, profile);
+	if (!err)
+		err = tracer__collect_ledgers(tracer, profile);
 	if (!err) {
 		profile__total(profile, total);
 		tracer__price(tracer, total, profile);

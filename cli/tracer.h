@@ -29,6 +29,7 @@ struct tracer_opts {
 	bool is_following; /* children of targets become targets */
 	enum slot_mode slot_mode;
 	bool is_measuring_bpf; /* BPF_ENABLE_STATS instead of calibration */
+	unsigned ledgers;      /* LEDGER_*: to be kept */
 };
 
 int tracer__open(struct tracer **tracer, const struct features *features, const struct tracer_opts *opts);

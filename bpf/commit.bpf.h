@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The commit ledger: pages that targets charge to the system's commit account
+ * and give back. docs/output.md tells users the same rules.
+ *
+ * A change is that of the pages of accounted VMAs (VM_ACCOUNT) in the range of
+ * the call, across the call. Where arguments and result say it all, no VMA is
+ * looked at; where the state before decides, the range is walked on entry, and
+ * after mprotect again. What a walk could not see is assumed and counted.
+ *
+ * A new program and a forked child are charged for all that they have, VMA by
+ * VMA; the end of an address space gives all of its balance back at once.
+ * Growing stacks are charged in page faults: they are found in mm->stack_vm.
+ */
+#ifndef ALLOCTRACE_BPF_COMMIT_BPF_H
+#define ALLOCTRACE_BPF_COMMIT_BPF_H
+
+#define ADDRESS_END (1ull << 56)
+
+enum { NR_EXECVE = 59, NR_EXIT_GROUP = 231, NR_EXECVEAT = 322 };
+
+/*
+ * One update of the account. process: whose balance it is; NULL = nobody's. A
+ * global function, see bpf/walk.bpf.h.
+ */
+__noinline int commit_add(struct at_ledger *ledger, struct at_process *process, __s64 pages)
+{
+	__u64 size = pages < 0 ? -pages : pages, level;
+
+	if (!pages || !ledger)
+		return 0;
+	if (pages > 0)
+		ledger->charged_pages += size;
+	else
+		ledger->uncharged_pages += size;
+	ledger->update_cnt++;
+	for (int i = 0; i < AT_BATCH_CNT; i++)
+		if (size > cfg_batches[i])
+			ledger->past_cnt[i]++;
+	if (process)
+		__sync_fetch_and_add(&process->acct_pages, pages);
+	level = __sync_fetch_and_add(&commit_level, pages) + pages;
+	if ((__s64)level > (__s64)ledger->peak_pages)
+		ledger->peak_pages = level;
+	return 0;
+}
+
+static __always_inline void commit_assume(struct at_ledger *ledger, __u64 bytes)
+{
+	ledger->assumed_cnt++;
+	ledger->assumed_pages += bytes / PAGE_BYTES;
+}
+
+/* The process whose address space it is; NULL when it is not known yet. */
+static __always_inline struct at_process *process_of(__u32 tgid)
+{
+	struct at_process *process = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (process && process->owner_tgid)
+		process = bpf_map_lookup_elem(&processes, &process->owner_tgid);
+	return process;
+}
+
+static __always_inline struct at_process *process_add(__u32 tgid, const struct at_process *new)
+{
+	if (bpf_map_update_elem(&processes, &tgid, new, BPF_ANY)) {
+		loss_count(AT_LOSS_LEDGER_FULL);
+		return NULL;
+	}
+	return bpf_map_lookup_elem(&processes, &tgid);
+}
+
+/* A process that is older than the tracing: what it has is its start, not a charge. */
+static __always_inline struct at_process *process_found(struct task_struct *task, struct at_slot *slot, __s64 pages)
+{
+	struct at_process new = {.stack_pages = task->mm->stack_vm, .user_cnt = 1};
+
+	walk_once(slot, 0, ADDRESS_END);
+	new.acct_pages = slot->walk_acct / PAGE_BYTES - pages; /* before the call that made us look */
+	__sync_fetch_and_add(&commit_start, new.acct_pages);
+	__sync_fetch_and_add(&commit_level, new.acct_pages);
+	return process_add(task->tgid, &new);
+}
+
+/* Stacks that have grown. Threads may find the same growth: one of them wins. */
+static __always_inline void commit_stacks(struct at_ledger *ledger, struct at_process *process,
+					  const struct task_struct *task)
+{
+	__u64 before = process->stack_pages, now = task->mm->stack_vm;
+
+	if (now != before && __sync_val_compare_and_swap(&process->stack_pages, before, now) == before && now > before)
+		commit_add(ledger, process, now - before);
+}
+
+/* The range that a call may take pages from; none: start = end. */
+static __always_inline void commit_range(__u32 syscall, const struct pt_regs *regs, const struct task_struct *task,
+					 __u64 *start, __u64 *end)
+{
+	__u64 bytes = page_align(regs->si);
+
+	*start = *end = regs->di;
+	if (syscall == AT_SYS_MUNMAP || syscall == AT_SYS_MPROTECT || syscall == AT_SYS_PKEY_MPROTECT ||
+	    (syscall == AT_SYS_MMAP && regs->r10 & MAP_FIXED && !(regs->r10 & MAP_FIXED_NOREPLACE))) {
+		*end = regs->di + bytes;
+	} else if (syscall == AT_SYS_BRK && regs->di >= task->mm->start_brk) {
+		*start = page_align(regs->di);
+		*end = page_align(task->mm->brk);
+	} else if (syscall == AT_SYS_MREMAP) {
+		*start = regs->di + page_align(regs->dx);
+		*end = regs->di + bytes;
+	}
+}
+
+static __always_inline bool is_range(__u64 start, __u64 end)
+{
+	return !(start % PAGE_BYTES) && start < end && end <= ADDRESS_END;
+}
+
+/* mremap to a fixed place unmaps what is there; that is added to what the walk of its tail found. */
+static __always_inline void commit_enter_fixed(const struct pt_regs *regs, struct at_slot *slot)
+{
+	__u64 acct = slot->walk_acct, end = regs->r8 + page_align(regs->dx);
+
+	if (!(regs->r10 & MREMAP_FIXED) || !is_range(regs->r8, end))
+		return;
+	slot->walk_blind += walk_range(slot, regs->r8, end);
+	slot->walk_acct += acct;
+}
+
+/* Looks at what the call may change. aux of mremap: the growth that will be charged, and in bit 0 whether assumed. */
+static __always_inline void commit_enter(const struct pt_regs *regs, struct task_struct *task, struct at_slot *slot)
+{
+	__u64 start, end, new_bytes = page_align(regs->dx), old_bytes = page_align(regs->si);
+	__u32 syscall = slot->syscall;
+	bool is_assumed = false;
+
+	slot->has_walk = false;
+	slot->walk_acct = 0;
+	slot->walk_blind = 0;
+	commit_range(syscall, regs, task, &start, &end);
+	if (is_range(start, end)) {
+		slot->has_walk = true;
+		slot->walk_blind = walk_range(slot, start, end);
+	}
+	if (syscall != AT_SYS_MREMAP)
+		return;
+	commit_enter_fixed(regs, slot);
+	if (regs->r10 & MREMAP_DONTUNMAP)
+		old_bytes = 0;
+	if (new_bytes > old_bytes && is_accounted(regs->di, &is_assumed))
+		slot->aux = (new_bytes - old_bytes) | is_assumed;
+}
+
+/* Pages that a mapping is charged for when it is made. */
+static __always_inline __s64 mmap_charge(const struct pt_regs *regs, __u64 addr, struct at_ledger *ledger)
+{
+	__u64 flags = regs->r10, bytes = page_align(regs->si);
+	bool is_reserved = cfg_is_strict || !(flags & MAP_NORESERVE), is_assumed = false;
+
+	if ((flags & MAP_TYPE) != MAP_PRIVATE && flags & MAP_ANONYMOUS && is_reserved && !(flags & MAP_HUGETLB))
+		ledger->shared_pages += bytes / PAGE_BYTES;
+	/* What grows down is found in mm->stack_vm. */
+	if ((flags & MAP_TYPE) != MAP_PRIVATE || !(regs->dx & PROT_WRITE) || !is_reserved || flags & MAP_GROWSDOWN)
+		return 0;
+	if (flags & MAP_ANONYMOUS)
+		return flags & MAP_HUGETLB ? 0 : bytes / PAGE_BYTES;
+	/* A file may be one of huge pages. */
+	if (!is_accounted(addr, &is_assumed))
+		return 0;
+	if (is_assumed)
+		commit_assume(ledger, bytes);
+	return bytes / PAGE_BYTES;
+}
+
+/*
+ * mprotect: what is charged now less what was before. Pages not seen were
+ * charged if they were accessible; they are if they have become writable or were.
+ */
+static __always_inline __s64 mprotect_charge(const struct pt_regs *regs, struct at_slot *slot, struct at_ledger *ledger)
+{
+	__u64 before = slot->walk_acct, blind = slot->walk_blind, blind_after, after;
+
+	if (!slot->has_walk)
+		return 0;
+	if (slot->aux != AUX_FROM_NONE)
+		before += blind;
+	blind_after = walk_range(slot, regs->di, regs->di + page_align(regs->si));
+	after = slot->walk_acct;
+	if (regs->dx & PROT_WRITE || blind_after < before)
+		after += blind_after;
+	else
+		after += before;
+	if (blind || blind_after)
+		commit_assume(ledger, blind > blind_after ? blind : blind_after);
+	/* No signed division in BPF. */
+	return (__s64)(after / PAGE_BYTES) - (__s64)(before / PAGE_BYTES);
+}
+
+/* What a call that succeeded gave back: what the walk on entry found. */
+static __always_inline __s64 walked_pages(const struct at_slot *slot, struct at_ledger *ledger)
+{
+	if (slot->walk_blind)
+		commit_assume(ledger, slot->walk_blind);
+	return (slot->walk_acct + slot->walk_blind) / PAGE_BYTES;
+}
+
+/* A failed mmap may have unmapped what was at its place. */
+static __always_inline __s64 commit_change(const struct pt_regs *regs, long ret, struct at_slot *slot,
+					   struct at_ledger *ledger)
+{
+	__s64 pages = 0;
+
+	switch (slot->syscall) {
+	case AT_SYS_MPROTECT:
+	case AT_SYS_PKEY_MPROTECT: return mprotect_charge(regs, slot, ledger);
+	case AT_SYS_BRK:
+		if ((__u64)ret > slot->aux)
+			return (page_align(ret) - page_align(slot->aux)) / PAGE_BYTES;
+		return (__u64)ret < slot->aux ? -walked_pages(slot, ledger) : 0;
+	case AT_SYS_MUNMAP: return is_error(ret) ? 0 : -walked_pages(slot, ledger);
+	case AT_SYS_MMAP:
+		if (is_error(ret))
+			return slot->has_walk ? mprotect_charge(regs, slot, ledger) : 0;
+		pages = -walked_pages(slot, ledger);
+		return pages + mmap_charge(regs, ret, ledger);
+	}
+	return 0;
+}
+
+static __always_inline void commit_exit(const struct pt_regs *regs, long ret, struct task_struct *task,
+					struct at_slot *slot)
+{
+	struct at_ledger *ledger = ledger_of(slot->phase);
+	struct at_process *process;
+	__s64 pages, growth = 0;
+
+	if (!ledger || slot->syscall == AT_SYS_MADVISE || slot->syscall == AT_SYS_PROCESS_MADVISE)
+		return;
+	if (slot->syscall == AT_SYS_MREMAP) {
+		if (is_error(ret))
+			return;
+		pages = -walked_pages(slot, ledger);
+		growth = slot->aux / PAGE_BYTES;
+		if (slot->aux % PAGE_BYTES)
+			commit_assume(ledger, slot->aux);
+	} else {
+		pages = commit_change(regs, ret, slot, ledger);
+	}
+	process = process_of(task->tgid);
+	if (!process)
+		process = process_found(task, slot, pages + growth);
+	if (process)
+		commit_stacks(ledger, process, task);
+	commit_add(ledger, process, pages);
+	commit_add(ledger, process, growth);
+}
+
+/* Calls after which an address space may be gone: the last look at its stacks. */
+static __always_inline void commit_last_look(__u64 nr)
+{
+	struct at_process *process;
+	struct task_struct *task;
+	struct at_ledger *ledger;
+	__u8 *target;
+
+	if (nr != NR_EXIT_GROUP && nr != NR_EXECVE && nr != NR_EXECVEAT)
+		return;
+	task = bpf_get_current_task_btf();
+	target = target_of(task->tgid);
+	if (!target || !*target || is_compat(task))
+		return;
+	ledger = ledger_of(*target - 1);
+	process = process_of(task->tgid);
+	if (ledger && process)
+		commit_stacks(ledger, process, task);
+}
+
+/* Charges a new address space VMA by VMA, as the kernel did. Nobody else is in it. */
+static __noinline __u64 commit_new(struct task_struct *task, struct at_slot *slot, struct at_ledger *ledger)
+{
+	struct bpf_iter_task_vma it;
+	struct vm_area_struct *vma;
+
+	slot->walk_seen = 0;
+	slot->walk_acct = 0;
+	bpf_iter_task_vma_new(&it, task, 0);
+	while ((vma = bpf_iter_task_vma_next(&it)) != NULL) {
+		__u64 pages = (vma->vm_end - vma->vm_start) / PAGE_BYTES;
+
+		slot->walk_seen += pages;
+		if (!(vma->vm_flags & VM_ACCOUNT))
+			continue;
+		slot->walk_acct += pages;
+		commit_add(ledger, NULL, pages);
+	}
+	bpf_iter_task_vma_destroy(&it);
+	return slot->walk_acct;
+}
+
+/* A forked child or a new program. guess: its accounted pages, where VMAs cannot be walked. */
+static __always_inline void commit_begin(struct task_struct *task, __u8 phase, __u64 guess)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct at_process new = {.stack_pages = task->mm->stack_vm, .user_cnt = 1};
+	struct at_slot *slot = slot_of(current, current->pid, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct at_ledger *ledger = ledger_of(phase);
+	__u64 all_pages = task->mm->total_vm;
+
+	if (!slot || !ledger)
+		return;
+	if (cfg_has_vma_iter) {
+		new.acct_pages = commit_new(task, slot, ledger);
+		if (slot->walk_seen != all_pages)
+			commit_assume(ledger, (all_pages - slot->walk_seen) * PAGE_BYTES);
+	} else {
+		new.acct_pages = guess;
+		commit_add(ledger, NULL, guess);
+		commit_assume(ledger, guess * PAGE_BYTES);
+	}
+	process_add(task->tgid, &new);
+}
+
+/* One user less of an address space; the last one gives everything back. */
+static __always_inline void process_drop(struct at_process *process, __u32 tgid, __u8 phase)
+{
+	struct at_ledger *ledger = ledger_of(phase);
+
+	if (__sync_fetch_and_add(&process->user_cnt, -1) != 1)
+		return;
+	if (ledger)
+		commit_add(ledger, NULL, -process->acct_pages);
+	bpf_map_delete_elem(&processes, &tgid);
+}
+
+/* The process has left its address space. */
+static __always_inline void commit_end(__u32 tgid, __u8 phase)
+{
+	struct at_process *process = bpf_map_lookup_elem(&processes, &tgid), *owner;
+	__u32 owner_tgid;
+
+	/* Of threads that end at the same moment more than one may believe to be the last. */
+	if (!process || __sync_lock_test_and_set(&process->is_dead, 1))
+		return;
+	owner_tgid = process->owner_tgid;
+	if (!owner_tgid) {
+		process_drop(process, tgid, phase);
+		return;
+	}
+	bpf_map_delete_elem(&processes, &tgid);
+	owner = bpf_map_lookup_elem(&processes, &owner_tgid);
+	if (owner)
+		process_drop(owner, owner_tgid, phase);
+}
+
+static __always_inline void commit_fork(struct task_struct *parent, struct task_struct *child)
+{
+	__u32 parent_tgid = parent->tgid;
+	__u8 *target = target_of(child->tgid);
+	struct at_process *process, shared = {};
+	__u64 guess;
+
+	if (parent_tgid == child->tgid || !target || !*target)
+		return;
+	process = bpf_map_lookup_elem(&processes, &parent_tgid);
+	if (child->mm != parent->mm) {
+		guess = child->mm->data_vm;
+		barrier(); /* clang must not make one load of two kinds of pointer */
+		process = process_of(parent_tgid);
+		if (process)
+			guess = process->acct_pages;
+		commit_begin(child, *target - 1, guess);
+		return;
+	}
+	/* An address space that is not known yet is not worth knowing for a vfork. */
+	if (!process)
+		return;
+	shared.owner_tgid = process->owner_tgid ? process->owner_tgid : parent_tgid;
+	process = process_of(parent_tgid);
+	if (process && process_add(child->tgid, &shared))
+		__sync_fetch_and_add(&process->user_cnt, 1);
+}
+
+static __always_inline void commit_exec(struct task_struct *task)
+{
+	__u8 *target = target_of(task->tgid);
+
+	if (!target || !*target)
+		return;
+	commit_end(task->tgid, *target - 1);
+	commit_begin(task, *target - 1, task->mm->data_vm + task->mm->stack_vm);
+}
+
+static __always_inline void commit_die(const struct task_struct *task)
+{
+	__u8 *target = target_of(task->tgid);
+
+	if (target && *target && !task->signal->live.counter)
+		commit_end(task->tgid, *target - 1);
+}
+
+/* The life of a process: as a target, and in the ledger. */
+
+static __always_inline int life_fork(struct task_struct *parent, struct task_struct *child)
+{
+	target_fork(parent, child);
+	if (cfg_has_commit)
+		commit_fork(parent, child);
+	return 0;
+}
+
+static __always_inline int life_exit(struct task_struct *task)
+{
+	target_exit(task);
+	if (cfg_has_commit)
+		commit_die(task);
+	return 0;
+}
+
+static __always_inline int life_exec(struct task_struct *task)
+{
+	target_exec(task);
+	if (cfg_has_commit)
+		commit_exec(task);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Batches and names of ledgers; see ledger.h. */
+#include "cli/ledger.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* "0-3,8": how many numbers. */
+static uint64_t count_list(const char *list)
+{
+	unsigned first, last;
+	uint64_t cnt = 0;
+	int bytes;
+
+	while (sscanf(list, "%u%n", &first, &bytes) == 1) {
+		list += bytes;
+		last = first;
+		if (sscanf(list, "-%u%n", &last, &bytes) == 1)
+			list += bytes;
+		cnt += last - first + 1;
+		if (*list++ != ',')
+			break;
+	}
+	return cnt;
+}
+
+static bool read_line(const char *path, char *line, int line_bytes)
+{
+	FILE *file = fopen(path, "re");
+	bool is_read = file && fgets(line, line_bytes, file);
+
+	if (file)
+		fclose(file);
+	return is_read;
+}
+
+void ledger__read_host(struct ledger_host *host)
+{
+	char line[4096];
+
+	*host = (struct ledger_host){.ram_pages = sysconf(_SC_PHYS_PAGES)};
+	if (read_line("/sys/devices/system/cpu/present", line, sizeof(line)))
+		host->cpu_cnt = count_list(line);
+	if (!host->cpu_cnt)
+		host->cpu_cnt = sysconf(_SC_NPROCESSORS_CONF);
+	if (read_line("/proc/sys/vm/overcommit_memory", line, sizeof(line)))
+		sscanf(line, "%d", &host->overcommit_memory);
+}
+
+void ledger__batches(const struct ledger_host *host, uint64_t batches[AT_BATCH_CNT])
+{
+	uint64_t fixed = host->cpu_cnt > 16 ? 2 * host->cpu_cnt : 32;
+	uint64_t sized = host->ram_pages / host->cpu_cnt / (host->overcommit_memory == 2 ? 256 : 4);
+
+	if (sized > INT32_MAX)
+		sized = INT32_MAX; /* the kernel's counter has an int */
+	batches[AT_BATCH_FIXED] = fixed;
+	batches[AT_BATCH_KERNEL] = sized > fixed ? sized : fixed;
+	batches[AT_BATCH_SCALED] = host->ram_pages / (20 * host->cpu_cnt);
+}
+
+static unsigned ledger_bit(const char *name, size_t bytes)
+{
+	if (bytes == 3 && memcmp(name, "all", bytes) == 0)
+		return LEDGER_ALL;
+#define X(id, word)                                                      \
+	if (bytes == sizeof(word) - 1 && memcmp(name, word, bytes) == 0) \
+		return LEDGER_##id;
+	LEDGERS(X)
+#undef X
+	return 0;
+}
+
+bool ledger__parse(const char *list, unsigned *ledgers)
+{
+	*ledgers = 0;
+	if (strcmp(list, "none") == 0)
+		return true;
+	for (const char *at = list;; at++) {
+		size_t bytes = strcspn(at, ",");
+		unsigned bit = ledger_bit(at, bytes);
+
+		if (!bit)
+			return false;
+		*ledgers |= bit;
+		at += bytes;
+		if (!*at)
+			return true;
+	}
+}
+
+static void add_commit(struct commit_stat *dst, const struct at_ledger *src)
+{
+	struct commit_stat part = {
+		.charged_pages = src->charged_pages,
+		.uncharged_pages = src->uncharged_pages,
+		.update_cnt = src->update_cnt,
+		.peak_pages = src->peak_pages,
+		.assumed_cnt = src->assumed_cnt,
+		.assumed_pages = src->assumed_pages,
+		.shared_pages = src->shared_pages,
+	};
+
+	memcpy(part.past_cnt, src->past_cnt, sizeof(part.past_cnt));
+	profile__add_commit(dst, &part);
+}
+
+static void add_vmas(struct vma_stat *dst, const struct at_ledger *src)
+{
+	struct vma_stat part = {
+		.start_ns = src->vma_first_ns,
+		.start_cnt = src->vma_first,
+		.end_ns = src->vma_last_ns,
+		.end_cnt = src->vma_last,
+		.peak_cnt = src->vma_peak,
+	};
+
+	memcpy(part.growth, src->vma_growth, sizeof(part.growth));
+	profile__add_vmas(dst, &part);
+}
+
+int ledger__collect(int fd, int cpu_cnt, struct profile *profile)
+{
+	struct at_ledger *values = calloc((size_t)cpu_cnt, sizeof(*values));
+	int err = values ? 0 : -ENOMEM;
+	char line[32];
+
+	for (uint32_t phase = 0; !err && phase < AT_PHASE_CNT; phase++) {
+		err = bpf_map_lookup_elem(fd, &phase, values);
+		for (int cpu = 0; !err && cpu < cpu_cnt; cpu++) {
+			add_commit(&profile->phases[phase].commit, &values[cpu]);
+			add_vmas(&profile->phases[phase].vmas, &values[cpu]);
+		}
+	}
+	free(values);
+	if (profile->ledgers & LEDGER_VMAS && read_line("/proc/sys/vm/max_map_count", line, sizeof(line)))
+		profile->max_map_cnt = strtoull(line, NULL, 10);
+	return err;
+}

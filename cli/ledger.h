@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Ledgers: which are kept, and the batches of the commit ledger. The kernel adds
+ * a change of the commit account to a count of its own CPU, and takes a
+ * global lock when that count passes the batch.
+ */
+#ifndef ALLOCTRACE_CLI_LEDGER_H
+#define ALLOCTRACE_CLI_LEDGER_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bpf/event.h"
+#include "cli/profile.h"
+
+/* What the batches depend on. */
+struct ledger_host {
+	uint64_t ram_pages, cpu_cnt; /* CPUs that are present */
+	int overcommit_memory;       /* vm.overcommit_memory */
+};
+
+void ledger__read_host(struct ledger_host *host);
+/*
+ * In pages. KERNEL: the running kernel's own since 5.9, max(32, 2 x CPUs, RAM /
+ * CPUs / 4), or RAM / CPUs / 256 in strict mode. FIXED: 2.6.37's, max(32, 2 x
+ * CPUs). SCALED: that of the patch of 2011, RAM / (20 x CPUs).
+ */
+void ledger__batches(const struct ledger_host *host, uint64_t batches[AT_BATCH_CNT]);
+/* "commit,vmas", "all" or "none". False when a name is unknown. */
+bool ledger__parse(const char *list, unsigned *ledgers);
+
+/* Adds what the map of ledgers (fd) holds to the profile, whose `ledgers` are valid. 0 or -errno. */
+int ledger__collect(int fd, int cpu_cnt, struct profile *profile);
+
+#endif
