@@ -380,6 +380,17 @@ static void do_split(void)
 		protect(area + (2 * i + 1) * PAGE, PAGE, PROT_NONE);
 }
 
+/* As many as the kernel allows; the first call that fails ends it. */
+static void do_exhaust(void)
+{
+	for (long i = 0; i < n; i++)
+		if (syscall(SYS_mprotect, area + (2 * i + 1) * PAGE, PAGE, PROT_NONE)) {
+			expect(errno == ENOMEM);
+			return;
+		}
+	expect(0);
+}
+
 /* 84 KiB live, 8 KiB released by mapping over them. */
 static void do_decommit(void)
 {
@@ -433,6 +444,7 @@ static const struct {
 	{"storm-none", setup_storm_none, do_threads},
 	{"storm-small", setup_storm_small, do_threads},
 	{"split", setup_pages, do_split},
+	{"exhaust", setup_pages, do_exhaust},
 	{"decommit", setup_rw, do_decommit},
 	{"decommit-advice", setup_rw, do_decommit_advice},
 };

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # timeout: 240
 """The ledgers of `run`: what the published fixes of stack and commit charge, and how ledgers are switched."""
-from measure import Results, expect, run
+import subprocess
+
+from measure import ALLOCTRACE, OUT, Results, expect, run
 
 
 def check(what, got, low, high=None):
@@ -59,9 +61,21 @@ def switches():
         expect(got == keys, f"{words}: {got}, expected {keys}")
 
 
+def warning():
+    """More than 80 % of the VMAs that a process may have is worth a line; a third is not."""
+    with open("/proc/sys/vm/max_map_count", encoding="ascii") as limit:
+        if int(limit.read()) != 65530:
+            return
+    for pattern, n, is_near in (("split", "11000", False), ("split", "27000", True)):
+        words = [ALLOCTRACE, "run", "--allocator=system", "--", f"{OUT}/tests/trace/commit_calls", pattern, "-1", n]
+        report = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False).stderr
+        expect(("WARNING" in report) == is_near, f"{pattern} {n}: {report}")
+        expect(" % of vm.max_map_count (65,530)" in report, f"{pattern} {n}: no share of the limit: {report}")
+
+
 def main():
     results = Results()
-    for case in (commit_storm, thread_create, switches):
+    for case in (commit_storm, thread_create, switches, warning):
         results.case(case.__name__, case)
     results.exit()
 
