@@ -154,3 +154,31 @@ int options__tune(const char *list, uint64_t *tune)
 			   settings__tune_names());
 	return err;
 }
+
+int options__choose(const char *option, const char *word, const char *const *words)
+{
+	char known[128] = "";
+	size_t used = 0;
+
+	for (int i = 0; words[i]; i++) {
+		if (strcmp(word, words[i]) == 0)
+			return i;
+		used += snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", words[i]);
+	}
+	msg__error("%s: unknown '%s'; known: %s", option, word, known);
+	return -1;
+}
+
+int options__tier(const char *word)
+{
+	static const char *const tiers[] = {"0", "1", "2", NULL};
+
+	return options__choose("--tier", word, tiers);
+}
+
+int options__color(const char *word)
+{
+	static const char *const colors[] = {"auto", "always", "never", NULL}; /* in the order of enum color */
+
+	return options__choose("--color", word, colors);
+}

@@ -76,9 +76,9 @@ int preload__find(const char *allocator, char *path, size_t path_bytes)
 	return unknown_allocator(allocator);
 }
 
-int preload__set(const char *path)
+int preload__set(struct environment *environment, const char *path)
 {
-	const char *old = getenv("LD_PRELOAD");
+	const char *old = environment__get(environment, "LD_PRELOAD");
 	char *value;
 	int err;
 
@@ -91,7 +91,7 @@ int preload__set(const char *path)
 		msg__error("out of memory");
 		return AT_EXIT_OWN;
 	}
-	err = setenv("LD_PRELOAD", value, 1);
+	err = environment__set(environment, "LD_PRELOAD", value);
 	free(value);
 	return err ? AT_EXIT_OWN : 0;
 }

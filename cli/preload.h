@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cli/environment.h"
+
 #define PRELOAD_BUNDLED "bundled"
 #define PRELOAD_SYSTEM "system"
 
@@ -14,7 +16,7 @@
  * the exit status after saying what is wrong.
  */
 int preload__find(const char *allocator, char *path, size_t path_bytes);
-/* Puts path in front of LD_PRELOAD of this process, and so of the command. 0 or the exit status. */
-int preload__set(const char *path);
+/* Puts path in front of LD_PRELOAD. 0 or the exit status. */
+int preload__set(struct environment *environment, const char *path);
 
 #endif

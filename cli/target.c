@@ -106,6 +106,10 @@ static _Noreturn void run_child(const struct target *target, const struct target
 	err = user__become(spec->user);
 	if (err)
 		fail_start(error_fd, AT_EXIT_OWN, -err);
+	if (spec->stdin_fd > 0)
+		dup2(spec->stdin_fd, STDIN_FILENO);
+	if (spec->stdout_fd > 0)
+		dup2(spec->stdout_fd, STDOUT_FILENO);
 	give_back_actions(target, true);
 	sigprocmask(SIG_SETMASK, &target->old_mask, NULL);
 	do
@@ -190,14 +194,17 @@ static int reap(struct target *target)
 	return 0;
 }
 
-static void take_signal(const struct target *target)
+static void take_signal(struct target *target)
 {
 	struct signalfd_siginfo info;
 
-	while (read(target->signal_fd, &info, sizeof(info)) == sizeof(info))
+	while (read(target->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo != SIGCHLD)
+			target->asked_signal = (int)info.ssi_signo;
 		/* The terminal sends SIGINT and SIGQUIT to the child itself. */
 		if ((info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) && !target->is_ended)
 			kill(target->pid, info.ssi_signo);
+	}
 }
 
 int target__wait(struct target *target, int fd, void (*on_fd)(void *data), void *data)

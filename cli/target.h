@@ -21,6 +21,7 @@ struct target_spec {
 	char **argv;
 	char **envp;
 	const struct user *user;
+	int stdin_fd, stdout_fd; /* become the child's; <= 0: it has ours */
 };
 
 /* Signals whose dispositions we change and give back. */
@@ -34,7 +35,8 @@ struct target {
 	sigset_t old_mask;
 	struct sigaction old_actions[TARGET_ACTION_CNT];
 	bool is_ended;
-	int status; /* as wait(2) has it; valid when is_ended */
+	int asked_signal; /* latest signal that asked to end while it ran; 0 = none */
+	int status;       /* as wait(2) has it; valid when is_ended */
 	struct rusage rusage;
 	uint64_t start_ns, end_ns; /* release and end, CLOCK_MONOTONIC */
 };

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Writing a report; see output.h. */
+#include "cli/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cmd.h"
+#include "cli/msg.h"
+
+static int out_of_memory(void)
+{
+	msg__error("out of memory");
+	return AT_EXIT_OWN;
+}
+
+int output__open(struct output *output, const char *name)
+{
+	output->name = name;
+	output->file = !name ? stderr : strcmp(name, "-") == 0 ? stdout : fopen(name, "we");
+	if (output->file)
+		return 0;
+	msg__error("cannot write the report to '%s': %s", name, strerror(errno));
+	return AT_EXIT_OWN;
+}
+
+bool output__wants_color(const struct output *output, enum color color)
+{
+	if (color != COLOR_AUTO)
+		return color == COLOR_ALWAYS;
+	return isatty(fileno(output->file)) && !getenv("NO_COLOR");
+}
+
+int output__write(struct output *output, int (*render)(FILE *out, const void *data), const void *data)
+{
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *memory = open_memstream(&text, &bytes);
+	int err;
+
+	if (!memory)
+		return out_of_memory();
+	err = render(memory, data);
+	if (ferror(memory))
+		err = -ENOMEM;
+	if (fclose(memory) || err) {
+		free(text);
+		return out_of_memory();
+	}
+	errno = 0;
+	if (fwrite(text, 1, bytes, output->file) != bytes || fflush(output->file) ||
+	    (output->name && output->file != stdout && fclose(output->file)))
+		err = errno ? -errno : -EIO;
+	free(text);
+	/* A reader that has seen enough is no failure of ours. */
+	if (!err || err == -EPIPE)
+		return 0;
+	msg__error("cannot write the report to '%s': %s", output->name ? output->name : "stderr", strerror(-err));
+	return AT_EXIT_OWN;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Where a report goes: opened before the work begins, written whole at its end. */
+#ifndef ALLOCTRACE_CLI_OUTPUT_H
+#define ALLOCTRACE_CLI_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
+
+struct output {
+	const char *name; /* --output; NULL = stderr, "-" = stdout */
+	FILE *file;
+};
+
+/* 0, or the exit status after saying why. */
+int output__open(struct output *output, const char *name);
+/* Colour is for terminals, unless asked for. */
+bool output__wants_color(const struct output *output, enum color color);
+/*
+ * Has the report rendered (0 or -errno) in memory, writes it at once, and closes
+ * the file: a report is whole, or its end is an error that is seen. 0, or the
+ * exit status after saying why.
+ */
+int output__write(struct output *output, int (*render)(FILE *out, const void *data), const void *data);
+
+#endif
