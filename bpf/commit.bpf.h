@@ -151,16 +151,22 @@ static __always_inline void commit_enter(const struct pt_regs *regs, struct task
 		slot->aux = (new_bytes - old_bytes) | is_assumed;
 }
 
+/* What is left of a call at its end: arguments by their registers, and result. */
+struct finished {
+	__u64 di, si, dx, r10;
+	__s64 ret;
+};
+
 /* Pages that a mapping is charged for when it is made. */
-static __always_inline __s64 mmap_charge(const struct pt_regs *regs, __u64 addr, struct at_ledger *ledger)
+static __always_inline __s64 mmap_charge(const struct finished *call, __u64 addr, struct at_ledger *ledger)
 {
-	__u64 flags = regs->r10, bytes = page_align(regs->si);
+	__u64 flags = call->r10, bytes = page_align(call->si);
 	bool is_reserved = cfg_is_strict || !(flags & MAP_NORESERVE), is_assumed = false;
 
 	if ((flags & MAP_TYPE) != MAP_PRIVATE && flags & MAP_ANONYMOUS && is_reserved && !(flags & MAP_HUGETLB))
 		ledger->shared_pages += bytes / PAGE_BYTES;
 	/* What grows down is found in mm->stack_vm. */
-	if ((flags & MAP_TYPE) != MAP_PRIVATE || !(regs->dx & PROT_WRITE) || !is_reserved || flags & MAP_GROWSDOWN)
+	if ((flags & MAP_TYPE) != MAP_PRIVATE || !(call->dx & PROT_WRITE) || !is_reserved || flags & MAP_GROWSDOWN)
 		return 0;
 	if (flags & MAP_ANONYMOUS)
 		return flags & MAP_HUGETLB ? 0 : bytes / PAGE_BYTES;
@@ -176,7 +182,8 @@ static __always_inline __s64 mmap_charge(const struct pt_regs *regs, __u64 addr,
  * mprotect: what is charged now less what was before. Pages not seen were
  * charged if they were accessible; they are if they have become writable or were.
  */
-static __always_inline __s64 mprotect_charge(const struct pt_regs *regs, struct at_slot *slot, struct at_ledger *ledger)
+static __always_inline __s64 mprotect_charge(const struct finished *call, struct at_slot *slot,
+					     struct at_ledger *ledger)
 {
 	__u64 before = slot->walk_acct, blind = slot->walk_blind, blind_after, after;
 
@@ -184,9 +191,9 @@ static __always_inline __s64 mprotect_charge(const struct pt_regs *regs, struct 
 		return 0;
 	if (slot->aux != AUX_FROM_NONE)
 		before += blind;
-	blind_after = walk_range(slot, regs->di, regs->di + page_align(regs->si));
+	blind_after = walk_range(slot, call->di, call->di + page_align(call->si));
 	after = slot->walk_acct;
-	if (regs->dx & PROT_WRITE || blind_after < before)
+	if (call->dx & PROT_WRITE || blind_after < before)
 		after += blind_after;
 	else
 		after += before;
@@ -205,46 +212,49 @@ static __always_inline __s64 walked_pages(const struct at_slot *slot, struct at_
 }
 
 /* A failed mmap may have unmapped what was at its place. */
-static __always_inline __s64 commit_change(const struct pt_regs *regs, long ret, struct at_slot *slot,
-					   struct at_ledger *ledger)
+static __always_inline __s64 commit_change(const struct finished *call, struct at_slot *slot, struct at_ledger *ledger)
 {
 	__s64 pages = 0;
 
 	switch (slot->syscall) {
 	case AT_SYS_MPROTECT:
-	case AT_SYS_PKEY_MPROTECT: return mprotect_charge(regs, slot, ledger);
+	case AT_SYS_PKEY_MPROTECT: return mprotect_charge(call, slot, ledger);
 	case AT_SYS_BRK:
-		if ((__u64)ret > slot->aux)
-			return (page_align(ret) - page_align(slot->aux)) / PAGE_BYTES;
-		return (__u64)ret < slot->aux ? -walked_pages(slot, ledger) : 0;
-	case AT_SYS_MUNMAP: return is_error(ret) ? 0 : -walked_pages(slot, ledger);
+		if ((__u64)call->ret > slot->aux)
+			return (page_align(call->ret) - page_align(slot->aux)) / PAGE_BYTES;
+		return (__u64)call->ret < slot->aux ? -walked_pages(slot, ledger) : 0;
+	case AT_SYS_MUNMAP: return is_error(call->ret) ? 0 : -walked_pages(slot, ledger);
 	case AT_SYS_MMAP:
-		if (is_error(ret))
-			return slot->has_walk ? mprotect_charge(regs, slot, ledger) : 0;
+		if (is_error(call->ret))
+			return slot->has_walk ? mprotect_charge(call, slot, ledger) : 0;
 		pages = -walked_pages(slot, ledger);
-		return pages + mmap_charge(regs, ret, ledger);
+		return pages + mmap_charge(call, call->ret, ledger);
 	}
 	return 0;
 }
 
-static __always_inline void commit_exit(const struct pt_regs *regs, long ret, struct task_struct *task,
-					struct at_slot *slot)
+/* A global function, see bpf/walk.bpf.h. */
+__noinline int commit_settle(struct at_slot *slot, const struct finished *call)
 {
-	struct at_ledger *ledger = ledger_of(slot->phase);
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct at_process *process;
+	struct at_ledger *ledger;
 	__s64 pages, growth = 0;
 
-	if (!ledger || slot->syscall == AT_SYS_MADVISE || slot->syscall == AT_SYS_PROCESS_MADVISE)
-		return;
+	if (!slot || !call)
+		return 0;
+	ledger = ledger_of(slot->phase);
+	if (!ledger)
+		return 0;
 	if (slot->syscall == AT_SYS_MREMAP) {
-		if (is_error(ret))
-			return;
+		if (is_error(call->ret))
+			return 0;
 		pages = -walked_pages(slot, ledger);
 		growth = slot->aux / PAGE_BYTES;
 		if (slot->aux % PAGE_BYTES)
 			commit_assume(ledger, slot->aux);
 	} else {
-		pages = commit_change(regs, ret, slot, ledger);
+		pages = commit_change(call, slot, ledger);
 	}
 	process = process_of(task->tgid);
 	if (!process)
@@ -253,6 +263,15 @@ static __always_inline void commit_exit(const struct pt_regs *regs, long ret, st
 		commit_stacks(ledger, process, task);
 	commit_add(ledger, process, pages);
 	commit_add(ledger, process, growth);
+	return 0;
+}
+
+static __always_inline void commit_exit(const struct pt_regs *regs, long ret, struct at_slot *slot)
+{
+	struct finished call = {regs->di, regs->si, regs->dx, regs->r10, ret};
+
+	if (slot->syscall != AT_SYS_MADVISE && slot->syscall != AT_SYS_PROCESS_MADVISE)
+		commit_settle(slot, &call);
 }
 
 /* Calls after which an address space may be gone: the last look at its stacks. */

@@ -281,9 +281,9 @@ static __always_inline int syscall_exit(const struct pt_regs *regs, long ret)
 	err = class_call(regs, ret, slot, &call);
 	cell_add(phase, call.class, start_ns, end_ns, call.bytes, err);
 	if (cfg_has_vmas)
-		vmas_exit(slot, task, call.class, start_ns, end_ns);
+		vmas_exit(slot, call.class, start_ns, end_ns);
 	if (cfg_has_commit)
-		commit_exit(regs, ret, task, slot);
+		commit_exit(regs, ret, slot);
 	return 0;
 }
 

@@ -3,14 +3,17 @@
 #ifndef ALLOCTRACE_BPF_VMAS_BPF_H
 #define ALLOCTRACE_BPF_VMAS_BPF_H
 
-static __always_inline void vmas_exit(const struct at_slot *slot, const struct task_struct *task, __u32 class,
-				      __u64 start_ns, __u64 end_ns)
+/* A global function, see bpf/walk.bpf.h. */
+__noinline int vmas_exit(const struct at_slot *slot, __u32 class, __u64 start_ns, __u64 end_ns)
 {
-	struct at_ledger *ledger = ledger_of(slot->phase);
-	__u64 cnt = task->mm->map_count;
+	__u64 cnt = bpf_get_current_task_btf()->mm->map_count;
+	struct at_ledger *ledger;
 
-	if (!ledger || class >= AT_CLASS_CNT)
-		return;
+	if (!slot || class >= AT_CLASS_CNT)
+		return 0;
+	ledger = ledger_of(slot->phase);
+	if (!ledger)
+		return 0;
 	if (!ledger->vma_first_ns) {
 		ledger->vma_first_ns = start_ns;
 		ledger->vma_first = slot->vma_cnt;
@@ -23,6 +26,7 @@ static __always_inline void vmas_exit(const struct at_slot *slot, const struct t
 	if (cnt > ledger->vma_peak)
 		ledger->vma_peak = cnt;
 	ledger->vma_growth[class] += cnt - slot->vma_cnt;
+	return 0;
 }
 
 #endif
