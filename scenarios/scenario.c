@@ -191,6 +191,28 @@ uint64_t scenario__run_workers(unsigned worker_cnt, const struct scenario_work *
 	return crew.end_ns - crew.begin_ns;
 }
 
+void *scenario__malloc(size_t bytes)
+{
+	void *block = malloc(bytes);
+
+	/* malloc(0) may be NULL by the standard. */
+	if (!block && bytes)
+		scenario__fail("malloc", errno);
+	scenario__use(block);
+	return block;
+}
+
+void scenario__touch(void *block, size_t bytes)
+{
+	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	volatile char *at = block;
+
+	for (size_t i = 0; i < bytes; i += page_bytes)
+		at[i] = 1;
+	if (bytes)
+		at[bytes - 1] = 1;
+}
+
 uint64_t scenario__now_ns(void)
 {
 	struct timespec now;

@@ -8,6 +8,7 @@
 #ifndef ALLOCTRACE_SCENARIOS_SCENARIO_H
 #define ALLOCTRACE_SCENARIOS_SCENARIO_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum scenario_phase { SCENARIO_STARTUP = 0, SCENARIO_MEASURED = 1, SCENARIO_TEARDOWN = 2 };
@@ -57,6 +58,12 @@ struct scenario_work {
  * nanoseconds between the two markers.
  */
 uint64_t scenario__run_workers(unsigned worker_cnt, const struct scenario_work *work);
+
+/* As malloc; no memory ends the program. */
+void *scenario__malloc(size_t bytes);
+
+/* Writes one byte to each page of the block, so that all of it becomes resident. */
+void scenario__touch(void *block, size_t bytes);
 
 /* Nanoseconds of the monotonic clock. */
 uint64_t scenario__now_ns(void);
