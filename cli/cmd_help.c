@@ -38,6 +38,7 @@ static void print_verbs(void)
 	     "\n"
 	     "  alloctrace run [OPTION...] SCENARIO [ARG...]      a bundled scenario\n"
 	     "  alloctrace run [OPTION...] -- COMMAND [ARG...]    any program\n"
+	     "  alloctrace compare [OPTION...] SCENARIO...        policies against each other\n"
 	     "  alloctrace policy -p PID [SET]                    policies of a running process\n"
 	     "\n"
 	     "Verbs:");

@@ -45,3 +45,9 @@ void host__fill(struct profile *profile)
 	if (read_line("/proc/sys/vm/overcommit_memory", line, sizeof(line)))
 		profile->overcommit_memory = atoi(line);
 }
+
+void host__governor(char *word, size_t word_bytes)
+{
+	if (!read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", word, word_bytes))
+		word[0] = 0;
+}

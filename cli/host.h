@@ -3,9 +3,13 @@
 #ifndef ALLOCTRACE_CLI_HOST_H
 #define ALLOCTRACE_CLI_HOST_H
 
+#include <stddef.h>
+
 #include "cli/profile.h"
 
 /* Fills kernel, cpu_cnt, page_bytes, ram_pages, thp, overcommit_memory; what cannot be read stays "not known". */
 void host__fill(struct profile *profile);
+/* Governor of the CPU frequency of the first CPU; "" when it is not known. */
+void host__governor(char *word, size_t word_bytes);
 
 #endif

@@ -53,3 +53,8 @@ void msg__set_level(int level)
 {
 	msg_level = level;
 }
+
+bool msg__is_quiet(void)
+{
+	return msg_level < 0;
+}

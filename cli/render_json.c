@@ -17,6 +17,7 @@
 
 #include "alloc/settings.h"
 #include "cli/render.h"
+#include "cli/render_json.h"
 
 static json_t *number(uint64_t value)
 {
@@ -88,7 +89,7 @@ static json_t *text_latin1(const char *text)
 	return result;
 }
 
-static void set_text(json_t *object, const char *key, const char *text)
+void render_json__set_text(json_t *object, const char *key, const char *text)
 {
 	char second[64];
 
@@ -299,23 +300,23 @@ static json_t *tool_object(const struct profile *profile)
 	return tool;
 }
 
-static json_t *host_object(const struct profile *profile)
+json_t *render_json__host(const struct profile *profile)
 {
 	json_t *host = json_object();
 
-	set_text(host, "kernel", profile->kernel);
+	render_json__set_text(host, "kernel", profile->kernel);
 	set_number(host, "cpus", profile->cpu_cnt);
 	set_number(host, "page_bytes", profile->page_bytes);
 	set_number(host, "ram_pages", profile->ram_pages);
 	if (profile->thp[0])
-		set_text(host, "thp", profile->thp);
+		render_json__set_text(host, "thp", profile->thp);
 	if (profile->overcommit_memory >= 0)
 		set_number(host, "overcommit_memory", profile->overcommit_memory);
 	return host;
 }
 
 /* Each tunable that was given, as a number where it is one. */
-static json_t *tune_object(const char *tune)
+json_t *render_json__tune(const char *tune)
 {
 	uint64_t values[ATM_TUNE_CNT];
 	struct settings_error error;
@@ -361,7 +362,7 @@ static json_t *target_object(const struct profile *profile)
 
 	set_command(target, profile->argv);
 	json_object_set_new(target, "pids", json_pack("[i]", (int)profile->pid));
-	set_text(target, "allocator", profile->allocator);
+	render_json__set_text(target, "allocator", profile->allocator);
 	if (profile->has_policy) {
 		json_t *policy = json_array();
 
@@ -371,10 +372,10 @@ static json_t *target_object(const struct profile *profile)
 		ATM_POLICIES(X)
 #undef X
 		json_object_set_new(target, "policy", policy);
-		json_object_set_new(target, "tune", tune_object(profile->tune));
+		json_object_set_new(target, "tune", render_json__tune(profile->tune));
 	}
 	if (profile->note[0])
-		set_text(target, "note", profile->note);
+		render_json__set_text(target, "note", profile->note);
 	if (profile->has_exit)
 		json_object_set_new(target, "exit", exit_object(profile));
 	return target;
@@ -443,7 +444,7 @@ int render__json(FILE *out, const struct profile *profile)
 	profile__total(profile, total);
 	json_object_set_new(document, "schema", json_string("alloctrace.profile/1"));
 	json_object_set_new(document, "tool", tool_object(profile));
-	json_object_set_new(document, "host", host_object(profile));
+	json_object_set_new(document, "host", render_json__host(profile));
 	json_object_set_new(document, "target", target_object(profile));
 	json_object_set_new(document, "rusage", rusage_object(profile));
 	set_if_any(document, "compat", syscall_counts(profile->compat_cnt));

@@ -28,7 +28,7 @@ enum { SESSION_TIER_BEST = -1 };
 struct session_opts {
 	const char *user; /* --user; NULL = the caller */
 	bool is_following, is_measuring_bpf;
-	int tier; /* the one to use, or SESSION_TIER_BEST */
+	int tier;         /* the one to use, or SESSION_TIER_BEST */
 	unsigned ledgers; /* LEDGER_* */
 	enum slot_mode slot_mode;
 	int stdin_fd, stdout_fd; /* of the commands; <= 0: ours */

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a reader of a comparison should know before believing it, in words; see render_compare.h. */
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "cli/format.h"
+#include "cli/render_compare.h"
+
+enum {
+	FEW_BLOCKS = 4,        /* below it no difference can reach p < 0.05 */
+	SOME_BLOCKS = 10,      /* below it an interval is little more than the range */
+	NOISY_PERCENT = 10,    /* relative spread */
+	NOISY_MIN_NS = 1000000 /* shorter times are noise by nature */
+};
+
+static void __attribute__((format(printf, 2, 3))) warn(struct compare_report *report, const char *fmt, ...)
+{
+	va_list args;
+
+	if (report->warning_cnt == COMPARE_WARNING_MAX)
+		return;
+	va_start(args, fmt);
+	vsnprintf(report->warnings[report->warning_cnt++], COMPARE_WARNING_BYTES, fmt, args);
+	va_end(args);
+}
+
+double render_compare__geometric(const struct compare_report *report, size_t config, enum compare_figure figure)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < report->program_cnt; i++) {
+		const struct comparison *comparison = report->programs[i].comparison;
+		const struct compare_stat *stat = compare__stat(comparison, config, figure);
+
+		if (!comparison->is_measured[figure] || !stat->has_ratio || !(stat->ratio.median > 0))
+			return NAN;
+		sum += log(stat->ratio.median);
+	}
+	return exp(sum / (double)report->program_cnt);
+}
+
+static void warn_runs(struct compare_report *report)
+{
+	if (report->signal)
+		warn(report, "interrupted: %zu of %zu blocks were finished", report->block_cnt,
+		     report->wanted_block_cnt);
+	else if (report->is_out_of_time)
+		warn(report, "--time was up after %zu of %zu blocks", report->block_cnt, report->wanted_block_cnt);
+	if (report->block_cnt < FEW_BLOCKS)
+		warn(report, "too few runs: with %zu of each no difference can be told from chance; take %d or more",
+		     report->block_cnt, SOME_BLOCKS);
+	else if (report->block_cnt < SOME_BLOCKS)
+		warn(report, "few runs: the intervals of %zu are rough; take %d or more", report->block_cnt,
+		     SOME_BLOCKS);
+}
+
+static void warn_load(struct compare_report *report)
+{
+	const struct compare_load *load = &report->load;
+	double others = fmax(load->start, load->end - load->own);
+
+	if (load->start >= 0 && others > 0.5)
+		warn(report, "other processes: a load of about %.1f on %d CPUs; times are less certain, counts are not",
+		     others, report->shown[0]->cpu_cnt);
+}
+
+/* A first run beyond the fence of all later ones: what it had to fetch or fill, they found ready. */
+static void warn_first(struct compare_report *report, const struct compare_program *program)
+{
+	const struct comparison *comparison = program->comparison;
+	double later[1024], fence, median;
+	size_t cnt = comparison->block_cnt - 1;
+
+	if (cnt < FEW_BLOCKS)
+		return;
+	if (cnt > sizeof(later) / sizeof(later[0]))
+		cnt = sizeof(later) / sizeof(later[0]);
+	for (size_t config = 0; config < comparison->config_cnt; config++) {
+		double first = compare__value(comparison, 0, config, COMPARE_WALL);
+
+		for (size_t i = 0; i < cnt; i++)
+			later[i] = compare__value(comparison, i + 1, config, COMPARE_WALL);
+		if (stats__upper_fence(later, cnt, &fence) || stats__median(later, cnt, &median))
+			return;
+		if (first > fence && first > 1.25 * median)
+			warn(report, "%s: the first run of %s was slow (%.0f %% longer than the others' median)",
+			     program->name, report->configs->all[config].name, 100 * (first / median - 1));
+	}
+}
+
+/* Names of the configurations for which is_it holds, as many as fit. */
+static const char *list(const struct compare_report *report, const struct comparison *comparison,
+			enum compare_figure figure, bool (*is_it)(const struct compare_stat *stat), char *buf,
+			size_t buf_bytes)
+{
+	size_t used = 0;
+
+	buf[0] = 0;
+	for (size_t config = 0; config < comparison->config_cnt && used < buf_bytes; config++)
+		if (is_it(compare__stat(comparison, config, figure)))
+			used += snprintf(buf + used, buf_bytes - used, "%s%s", used ? ", " : "",
+					 report->configs->all[config].name);
+	return buf;
+}
+
+static bool is_varying(const struct compare_stat *stat)
+{
+	return stat->min != stat->max;
+}
+
+static bool is_noisy(const struct compare_stat *stat)
+{
+	return stat->value.median >= NOISY_MIN_NS && stat->spread * 100 > NOISY_PERCENT;
+}
+
+static bool has_outlier(const struct compare_stat *stat)
+{
+	return stat->outlier_cnt && stat->value.median >= NOISY_MIN_NS;
+}
+
+static void warn_counts(struct compare_report *report, const struct compare_program *program)
+{
+	char names[128], name[COMPARE_NAME_BYTES];
+
+	for (int class = 1; class < AT_CLASS_CNT; class ++) {
+		int figure = COMPARE_CLASS_CALLS + class;
+
+		if (profile__class_syscall(class) == AT_SYS_INVALID || !compare__occurs(program->comparison, figure))
+			continue;
+		list(report, program->comparison, figure, is_varying, names, sizeof(names));
+		if (names[0])
+			warn(report, "%s: the count of %s is not the same in all runs (of %s)", program->name,
+			     compare__name(figure, name), names);
+	}
+}
+
+static void warn_noise(struct compare_report *report, const struct compare_program *program)
+{
+	const struct comparison *comparison = program->comparison;
+	char names[128];
+	double most = 0;
+
+	list(report, comparison, COMPARE_WALL, is_noisy, names, sizeof(names));
+	for (size_t config = 0; config < comparison->config_cnt; config++)
+		most = fmax(most, compare__stat(comparison, config, COMPARE_WALL)->spread);
+	if (names[0])
+		warn(report, "%s: noisy: wall time spreads by up to %.0f %% (%s)", program->name, 100 * most, names);
+	list(report, comparison, COMPARE_WALL, has_outlier, names, sizeof(names));
+	if (names[0])
+		warn(report, "%s: outliers in wall time, kept (%s)", program->name, names);
+	if (!comparison->is_exact)
+		warn(report, "%s: not all counts are exact; 'alloctrace run' says what is missing", program->name);
+}
+
+static void warn_notes(struct compare_report *report, const struct compare_program *program)
+{
+	for (size_t config = 0; config < report->configs->cnt; config++)
+		if (program->notes[config][0])
+			warn(report, "%s, %s: %s", program->name, report->configs->all[config].name,
+			     program->notes[config]);
+}
+
+void render_compare__warn(struct compare_report *report)
+{
+	report->warning_cnt = 0;
+	warn_runs(report);
+	warn_load(report);
+	for (size_t i = 0; i < report->program_cnt; i++) {
+		warn_notes(report, &report->programs[i]);
+		warn_counts(report, &report->programs[i]);
+		warn_first(report, &report->programs[i]);
+		warn_noise(report, &report->programs[i]);
+	}
+}

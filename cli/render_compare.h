@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A finished comparison, and the writers of it. They look at nothing else and
+ * change nothing. 0, or -ENOMEM; errors of the stream are left in the stream.
+ */
+#ifndef ALLOCTRACE_CLI_RENDER_COMPARE_H
+#define ALLOCTRACE_CLI_RENDER_COMPARE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "cli/compare.h"
+#include "cli/compare_config.h"
+#include "cli/profile.h"
+
+enum { COMPARE_WARNING_MAX = 64, COMPARE_WARNING_BYTES = 256 };
+
+/* One scenario, or the command. */
+struct compare_program {
+	char *name; /* as given */
+	struct comparison *comparison;
+	char (*notes)[256]; /* by configuration: why its policies do not apply; "" = they do */
+};
+
+struct compare_load {
+	double start, end; /* runnable tasks in the last minute, of the whole system; < 0 = not known */
+	double own;        /* CPUs that the runs themselves kept busy, on average */
+};
+
+struct compare_report {
+	const struct compare_configs *configs;
+	const struct profile **shown; /* by configuration: a profile with its settings, and the host */
+	size_t base;
+	struct compare_program *programs;
+	size_t program_cnt;
+	size_t block_cnt, wanted_block_cnt;
+	uint64_t seed;
+	bool is_matrix;
+	int signal; /* that ended it early; 0 = none */
+	bool is_out_of_time;
+	char governor[32]; /* of the CPU frequency; "" = not known */
+	struct compare_load load;
+	char warnings[COMPARE_WARNING_MAX][COMPARE_WARNING_BYTES];
+	size_t warning_cnt;
+};
+
+/* Fills the warnings from all the rest. */
+void render_compare__warn(struct compare_report *report);
+/* Geometric mean over the programs of a configuration's change; NAN when one has none, or is 0. */
+double render_compare__geometric(const struct compare_report *report, size_t config, enum compare_figure figure);
+
+int render_compare__table(FILE *out, const struct compare_report *report, bool has_color);
+int render_compare__json(FILE *out, const struct compare_report *report);
+
+#endif
