@@ -97,7 +97,7 @@ for name, number, group in (("interrupt", signal.SIGINT, True), ("interrupt-alon
     out, err = p.communicate(timeout=60)
     try:
         method = json.loads(out)["method"]
-        good = p.returncode == 128 + number and method["interrupted"] and 3 <= method["blocks"] < 1000 and not err
+        good = p.returncode == 128 + number and method["interrupted"] and 3 <= method["blocks"] < 1000
     except ValueError:
         good = False
     print(f"ok {name}" if good else f"not ok {name}: exit {p.returncode}, {err!r}, {out[-200:]!r}")
