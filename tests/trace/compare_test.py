@@ -67,6 +67,27 @@ def check_matrix(program):
                                  if name != "trim" and (e["low"], e["high"]) != (0, 0)})
 
 
+# Each published fix, its program made small, the figure that it is about, and the values off and on.
+SEEDS = (
+    ("realloc", "realloc_pingpong --iterations 53 --pages 1024", "calls", None),
+    ("commit", "commit_storm --processes 2 --iterations 101", "calls", (404, 0)),
+    ("trim", "trim_loop --iterations 127", "calls", (127, 0)),
+    ("stack", "thread_create --outer 3 --inner 19", "commit_charged_pages", (57 * 277, 57 * 21)),
+)
+
+
+def check_seed(policy, scenario, figure, values):
+    configs = compare("--runs", "4", "--policy", "none", "--policy", policy, scenario)["programs"][0]["configurations"]
+    if figure not in configs[policy]:
+        print(f"skip seed {policy}: no commit ledger here")
+        return
+    off, on = configs["none"][figure], configs[policy][figure]
+    result(f"seed {policy}: significant", (on["same"] or on["ratio"]["high"] >= 0.1) and on)
+    if values:
+        result(f"seed {policy}: values", (set(off["runs"]), set(on["runs"])) != ({values[0]}, {values[1]}) and
+               (off["runs"], on["runs"]))
+
+
 def main():
     if subprocess.run([ALLOCTRACE, "check"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode:
         print("skip compare: this machine or these privileges do not allow tracing")
@@ -75,6 +96,8 @@ def main():
     check_default(compare("--runs", "4", scenario)["programs"][0])
     check_same(compare("--runs", "6", "--config", "a:policy=all", "--config", "b:policy=all", scenario)["programs"][0])
     check_matrix(compare("--runs", "1", "--matrix", scenario)["programs"][0])
+    for seed in SEEDS:
+        check_seed(*seed)
     means = compare("--runs", "1", "--policy", "none", "--policy", "trim", scenario, "trim_mixed --blocks 61")
     mean = means["geometric_means"]["trim"]["max_rss_bytes"]
     ratios = [p["configurations"]["trim"]["max_rss_bytes"]["ratio"]["median"] for p in means["programs"]]
