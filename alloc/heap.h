@@ -83,7 +83,8 @@ struct large {
 	void *addr;
 	size_t map_bytes;
 	_Atomic uint32_t state;
-	bool is_zero; /* never handed out since it was mapped */
+	struct heap *heap; /* that asked for it; NULL: none. Another one does not hold it. */
+	bool is_zero;      /* never handed out since it was mapped */
 	uint64_t held_since_ms;
 	struct large *newer, *older; /* HELD: the heap's list */
 };
@@ -257,6 +258,8 @@ struct page_run *atm_run_alloc(struct heap *heap, uint32_t page_cnt, enum run_ki
 struct page_run *atm_run_alloc_aligned(struct heap *heap, uint32_t page_cnt, size_t align);
 /* Frees a RUN_USED or RUN_SLAB run; may keep it in the page cache. */
 void atm_run_free(struct heap *heap, struct page_run *run);
+/* Whether this run alone, at the top, keeps free pages below it from being released. */
+bool atm_run_is_lid(const struct heap *heap, const struct page_run *run);
 /* Resizes in place; false when that cannot be done. */
 bool atm_run_resize(struct heap *heap, struct page_run *run, uint32_t page_cnt);
 /* Gives back every free page of the heap; returns pages given back. */
@@ -288,13 +291,15 @@ void atm_large_fork_child(void);
 
 /* ---- policy_trim.c ---- */
 
+/* Whether the policy in force releases a free top of this length (> 0). */
+bool atm_trim_is_worth(const struct heap *heap, size_t free_bytes);
 /* Decides, after the top has sunk, whether its free part is released. */
 void atm_trim_top(struct heap *heap, struct segment *segment);
 
 /* ---- policy_commit.c ---- */
 
 /* A held mapping that fits, taken from the heap's list; or NULL. */
-struct large *atm_commit_take(struct heap *heap, size_t bytes);
+struct large *atm_commit_take(struct heap *heap, size_t bytes, size_t align);
 /* What becomes of a freed mapping: held, or unmapped. */
 void atm_commit_put(struct heap *heap, struct large *large);
 /* The held mapping that begins at addr and has between `bytes` and twice that, taken from the list; or NULL. */

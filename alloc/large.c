@@ -87,6 +87,7 @@ struct large *atm_large_adopt(void *addr, size_t bytes, enum large_state state)
 	large->addr = addr;
 	large->map_bytes = bytes;
 	large->is_zero = false;
+	large->heap = NULL;
 	large->newer = large->older = NULL;
 	atomic_store_explicit(&large->state, state, memory_order_relaxed);
 	atomic_store_explicit(entry, large, memory_order_release);
@@ -197,17 +198,18 @@ struct large *atm_large_alloc(struct heap *heap, size_t bytes, size_t align)
 	size_t map_bytes = atm_page_round(bytes);
 	struct large *large = NULL;
 
-	if (align <= atm_page_bytes) {
-		if (heap)
-			large = atm_commit_take(heap, map_bytes);
-		if (!large)
-			large = take_stuck(map_bytes);
+	if (align < atm_page_bytes)
 		align = atm_page_bytes;
-	}
+	if (heap)
+		large = atm_commit_take(heap, map_bytes, align);
+	if (!large && align == atm_page_bytes)
+		large = take_stuck(map_bytes);
 	if (!large)
 		large = map_new(map_bytes, align);
 	if (UNLIKELY(!large && heap) && atm_commit_release_all(heap))
 		large = map_new(map_bytes, align);
+	if (LIKELY(large))
+		large->heap = heap;
 	return large;
 }
 
@@ -217,7 +219,11 @@ void atm_large_free(struct heap *heap, struct large *large)
 
 	if (UNLIKELY(atomic_load_explicit(&large->state, memory_order_relaxed) != LARGE_USED))
 		atm_misuse("double free", large->addr);
-	if (UNLIKELY(!heap))
+	/*
+	 * Held by the heap that will ask again, or by none: a thread that only
+	 * frees would fill its balance with what it never uses.
+	 */
+	if (UNLIKELY(!heap || (large->heap != heap && !is_tail)))
 		atm_large_unmap(large);
 	else if (is_tail)
 		atm_realloc_put_tail(heap, large);
@@ -244,6 +250,7 @@ static void *grow_by_remap(struct large *large, size_t map_bytes, bool may_move)
 	size_t old_bytes = large->map_bytes;
 	void *old_addr = large->addr, *addr;
 	bool is_zero = large->is_zero;
+	struct heap *owner = large->heap;
 	struct large *moved;
 
 	if (!may_move) {
@@ -265,6 +272,7 @@ static void *grow_by_remap(struct large *large, size_t map_bytes, bool may_move)
 	if (UNLIKELY(!moved))
 		atm_misuse("no memory for the record of a moved block", addr);
 	moved->is_zero = is_zero;
+	moved->heap = owner;
 	return map_bytes == old_bytes ? NULL : addr;
 }
 

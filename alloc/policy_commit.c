@@ -97,12 +97,13 @@ static void release_expired(struct heap *heap)
 	quota_return(heap);
 }
 
-struct large *atm_commit_take(struct heap *heap, size_t bytes)
+struct large *atm_commit_take(struct heap *heap, size_t bytes, size_t align)
 {
 	struct large *best = NULL, *large = heap->held_newest;
 
 	for (int looked_at = 0; large && looked_at < LOOK_CNT; large = large->older, looked_at++) {
-		if (large->map_bytes < bytes || large->map_bytes - bytes > bytes >> WASTE_SHIFT)
+		if (large->map_bytes < bytes || large->map_bytes - bytes > bytes >> WASTE_SHIFT ||
+		    (uintptr_t)large->addr & (align - 1))
 			continue;
 		if (!best || large->map_bytes < best->map_bytes)
 			best = large;

@@ -55,6 +55,7 @@ static bool cache_tail(struct heap *heap, struct large *large, size_t keep_bytes
 	if (!tail)
 		return false;
 	atm_large_cut(large, keep_bytes);
+	tail->heap = heap;
 	heap->cell->decision_cnt[ATM_DECISION_REALLOC_CACHED]++;
 	if (bytes >> atm_page_shift <= PAGE_CACHE_PAGES)
 		tail_add(heap, tail);

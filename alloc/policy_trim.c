@@ -21,13 +21,18 @@ static size_t threshold_bytes(const struct heap *heap)
 	return bytes < TRIM_THRESHOLD_MAX_BYTES ? bytes : TRIM_THRESHOLD_MAX_BYTES;
 }
 
+bool atm_trim_is_worth(const struct heap *heap, size_t free_bytes)
+{
+	return !(atm_policy() & POLICY_TRIM) || free_bytes >= threshold_bytes(heap);
+}
+
 void atm_trim_top(struct heap *heap, struct segment *segment)
 {
 	size_t free_bytes = (size_t)(segment->dirty_page - segment->top_page) << atm_page_shift;
 
 	if (free_bytes == 0)
 		return;
-	if (atm_policy() & POLICY_TRIM && free_bytes < threshold_bytes(heap)) {
+	if (!atm_trim_is_worth(heap, free_bytes)) {
 		heap->cell->decision_cnt[ATM_DECISION_TRIM_AVOIDED]++;
 		return;
 	}

@@ -123,14 +123,21 @@ static bool is_empty(const struct segment *segment)
 	return segment->top_page == segment->first_page;
 }
 
-/* Gives an empty segment back when the heap has another empty one as reserve. */
+/*
+ * Gives an empty segment back when the heap has two more: one would not do for
+ * a heap that breathes across the end of a segment.
+ */
 static void segment_drop(struct heap *heap, struct segment *segment)
 {
-	struct segment **link = &heap->segments, *other = heap->segments;
+	struct segment **link = &heap->segments, *other = NULL;
+	unsigned empty_cnt = 0;
 
-	while (other && (other == segment || !is_empty(other)))
-		other = other->next;
-	if (!other)
+	for (struct segment *at = heap->segments; at; at = at->next)
+		if (at != segment && is_empty(at)) {
+			other = at;
+			empty_cnt++;
+		}
+	if (empty_cnt < 2)
 		return;
 	while (*link != segment)
 		link = &(*link)->next;
@@ -375,6 +382,84 @@ out:
 	return run;
 }
 
+/*
+ * Free memory that nobody uses may lie on top of a free run all the same: runs
+ * in the page cache, and the one slab a class that is kept though empty.
+ */
+static bool is_idle_run(const struct heap *heap, const struct page_run *run)
+{
+	return run->kind == RUN_CACHED ||
+	       (run->kind == RUN_SLAB && run->used_cnt == 0 && heap->slabs[run->class] == run);
+}
+
+/* Takes an idle run out of where it is kept; the caller frees its pages. */
+static void idle_run_take(struct heap *heap, struct page_run *run)
+{
+	struct page_run **link;
+
+	if (run->kind == RUN_SLAB) {
+		heap->slabs[run->class] = &atm_empty_slab;
+		heap->used_page_cnt -= run->page_cnt;
+	} else {
+		for (link = &heap->quick[run->page_cnt]; *link != run; link = &(*link)->next)
+			;
+		*link = run->next;
+		heap->quick_page_cnt -= run->page_cnt;
+	}
+	run->kind = RUN_FREE;
+}
+
+/*
+ * The end of the free pages [page, end) with the idle runs behind them, when
+ * these reach up to the top and the whole is worth a release; else `end`.
+ */
+static uint32_t take_idle_above(struct heap *heap, struct segment *segment, uint32_t page, uint32_t end)
+{
+	uint32_t top = segment->top_page, at = end;
+
+	if (!atm_trim_is_worth(heap, (size_t)(end - page) << atm_page_shift))
+		return end;
+	while (at < top && is_idle_run(heap, &segment->runs[at]))
+		at += segment->runs[at].page_cnt;
+	if (at < top)
+		return end;
+	for (at = end; at < top; at += segment->runs[at].page_cnt)
+		idle_run_take(heap, &segment->runs[at]);
+	return top;
+}
+
+/*
+ * The first page of the free run that is worth a release and has nothing but
+ * idle runs between it and `page`; `page` when there is none.
+ */
+static uint32_t free_run_below(const struct heap *heap, const struct segment *segment, uint32_t page)
+{
+	for (uint32_t at = page; at > segment->first_page;) {
+		const struct page_run *run;
+
+		at = segment->head[at - 1];
+		run = &segment->runs[at];
+		if (run->kind == RUN_FREE)
+			return atm_trim_is_worth(heap, (size_t)run->page_cnt << atm_page_shift) ? at : page;
+		if (!is_idle_run(heap, run))
+			break;
+	}
+	return page;
+}
+
+/* The top has sunk to `page`: takes what free_run_below finds, and returns its first page. */
+static uint32_t take_idle_below(struct heap *heap, struct segment *segment, uint32_t page)
+{
+	uint32_t start = free_run_below(heap, segment, page);
+
+	if (start == page)
+		return page;
+	bin_remove(heap, &segment->runs[start]);
+	for (uint32_t at = start + segment->runs[start].page_cnt; at < page; at += segment->runs[at].page_cnt)
+		idle_run_take(heap, &segment->runs[at]);
+	return start;
+}
+
 /* Frees the run for good: coalesces, lowers the top, lets `trim` decide. */
 static void run_coalesce(struct heap *heap, struct segment *segment, uint32_t page, uint32_t page_cnt)
 {
@@ -392,32 +477,37 @@ static void run_coalesce(struct heap *heap, struct segment *segment, uint32_t pa
 		bin_remove(heap, &segment->runs[end]);
 		end += segment->runs[end].page_cnt;
 	}
+	if (end < segment->top_page)
+		end = take_idle_above(heap, segment, page, end);
 	if (end < segment->top_page) {
 		free_part(heap, segment, page, end - page);
 		return;
 	}
-	segment->top_page = page;
+	segment->top_page = take_idle_below(heap, segment, page);
 	atm_trim_top(heap, segment);
 	if (UNLIKELY(is_empty(segment)))
 		segment_drop(heap, segment);
 }
 
+bool atm_run_is_lid(const struct heap *heap, const struct page_run *run)
+{
+	const struct segment *segment = atm_segment_of(run);
+	uint32_t page = atm_run_page(segment, run);
+
+	return UNLIKELY(page + run->page_cnt == segment->top_page) && free_run_below(heap, segment, page) != page;
+}
+
 /* Moves the whole page cache (its runs) to the free bins. */
 static void quick_flush(struct heap *heap)
 {
-	for (uint32_t i = 1; i <= QUICK_PAGES_MAX; i++) {
-		struct page_run *run = heap->quick[i], *next;
-
-		heap->quick[i] = NULL;
-		for (; run; run = next) {
+	for (uint32_t i = 1; i <= QUICK_PAGES_MAX; i++)
+		while (heap->quick[i]) { /* coalescing may take further ones out */
+			struct page_run *run = heap->quick[i];
 			struct segment *segment = atm_segment_of(run);
 
-			next = run->next;
-			run->kind = RUN_FREE;
+			idle_run_take(heap, run);
 			run_coalesce(heap, segment, atm_run_page(segment, run), i);
 		}
-	}
-	heap->quick_page_cnt = 0;
 }
 
 void atm_run_free(struct heap *heap, struct page_run *run)

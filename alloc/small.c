@@ -125,8 +125,12 @@ void *atm_small_alloc_slow(struct heap *heap, unsigned class)
 
 void atm_small_freed_slow(struct heap *heap, struct page_run *slab)
 {
-	if (slab == heap->slabs[slab->class])
-		return; /* one slab a class is kept, even when empty */
+	if (slab == heap->slabs[slab->class]) {
+		/* One slab a class is kept, even when empty, but not as a lid on memory that could go. */
+		if (slab->used_cnt || !atm_run_is_lid(heap, slab))
+			return;
+		heap->slabs[slab->class] = &atm_empty_slab;
+	}
 	if (slab->used_cnt == 0) {
 		if (slab->is_listed)
 			partial_remove(heap, slab);

@@ -10,9 +10,7 @@
  *   commit on:  none after the warm-up, if 384 pages fit the batch.
  * stack, realloc and trim must make no difference.
  * With --align of more than a page more is mapped and cut at up to two ends: up
- * to 3 munmap an iteration with commit off. With it on, buffers are held, but
- * none is taken again for such a request: as many mmap, and the memory of up to
- * a batch.
+ * to 3 munmap an iteration with commit off; with it on, none.
  *
  * The C library with a high threshold (MALLOC_MMAP_THRESHOLD_=33554432): one brk
  * up an iteration, of the buffer's size, as the next one does not quite fit where

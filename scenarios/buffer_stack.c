@@ -11,8 +11,8 @@
  *             (2500), and as many faults;
  *   trim on, trim_threshold=64M: none after the warm-up cycle.
  * stack, realloc and commit must make no difference. More than 62 buffers pass
- * the end of a segment of 32 MiB: a cycle then also maps and unmaps a segment
- * and commits it piece by piece, with every policy.
+ * the end of a segment of 32 MiB; the heap keeps two empty ones, so that this
+ * costs nothing more.
  */
 #include "scenarios/scenario.h"
 

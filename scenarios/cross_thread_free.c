@@ -15,10 +15,9 @@
  *   trim on:  one for two blocks (3000), twice the largest block, and as many
  *             faults;
  *   trim on, trim_threshold=64M: none.
- * With --size 1M blocks are mappings: one mmap a block, and commit off one
- * munmap; with commit on the heap of the thread that frees holds them, where the
- * thread that allocates does not find them. stack and realloc must make no
- * difference. No heap commits more memory (mprotect.commit) after the warm-up.
+ * With --size 1M blocks are mappings: one mmap and one munmap a block, commit off
+ * or on, as a heap holds only what it asked for itself. stack and realloc must
+ * make no difference. No heap commits more memory (mprotect.commit) after the warm-up.
  */
 #include "scenarios/scenario.h"
 

@@ -9,10 +9,8 @@
  * at once, trim off or on, as it is above any threshold; trim_threshold=64M keeps
  * it. So with blocks that are runs of pages, --size 68K --blocks 300: one
  * madvise.dontneed, and all of the 5100 pages are gone.
- * By default (1000 bytes: 1024 in slabs, 5000 pages) all fits a segment, and what
- * the heap keeps for the next request, a slab of each size and 64 pages of runs
- * of up to 16 pages, may be the top: then nothing below goes back. With
- * --blocks 65536 the other segments do.
+ * By default (1000 bytes: 1024 in slabs, 5000 pages) the same: slabs and runs that
+ * the heap keeps for the next request are no lid on what is free below them.
  * With --size 2M --blocks 16 blocks are mappings, and it is commit: off 16 munmap
  * and nothing stays; on none and all stays, up to the batch. stack and realloc
  * must make no difference.

@@ -13,13 +13,10 @@
  *             of these (500), and all pages come back as well (16,000);
  *   trim on, trim_threshold=64M: no madvise, faults in the first round only
  *             (4000).
- * By default it makes little difference: blocks of 4500 bytes lie in slabs of
- * 12 blocks of 5120 bytes each, and nearly nothing goes back as long as all of
- * it fits one segment: 3125 pages of faults in the first round, next to none
- * then. Beyond a segment (6036 blocks) it is different: an emptied segment is
- * released, and unmapped when there is another one: --blocks 25000 has close to
- * 4 times the 31,250 faults of a round, trim off or on. stack, realloc and
- * commit must make no difference.
+ * By default blocks of 4500 bytes lie in slabs of 12 blocks of 5120 bytes each,
+ * and what is freed first to last goes back when the last block does: about
+ * 4 x 3125 faults, trim off or on; with trim_threshold=64M 3125 in all. stack,
+ * realloc and commit must make no difference.
  *
  * The C library, for which a block is 4512 bytes: 4 x 2754 faults, and with
  * MALLOC_TRIM_THRESHOLD_=1073741824 2754 in all.
