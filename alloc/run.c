@@ -139,7 +139,7 @@ static void segment_drop(struct heap *heap, struct segment *segment)
 		}
 	if (empty_cnt < 2)
 		return;
-	while (*link != segment)
+	while (*link && *link != segment)
 		link = &(*link)->next;
 	uint32_t committed = segment->committed_page - segment->first_page;
 	struct segment *next = segment->next;
