@@ -88,7 +88,8 @@ $(O)/bpf/%.skel.h: $(O)/bpf/%.bpf.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
 
-$(O)/cli/tracer.o $(O)/cli/feature.o: $(O)/bpf/alloctrace.skel.h
+SKEL_USERS := $(basename $(wildcard cli/tracer*.c)) cli/feature
+$(SKEL_USERS:%=$(O)/%.o): $(O)/bpf/alloctrace.skel.h
 
 $(O)/%.o: %.c $(O)/.flags
 	$(call say,CC,$@)
@@ -207,7 +208,7 @@ TIDY_FILES := $(wildcard alloc/*.c cli/*.c scenarios/*.c tests/*/*.c)
 TIDY_STAMPS := $(patsubst %.c,$(O)/tidy/%.ok,$(TIDY_FILES))
 .PHONY: tidy tidy-files
 tidy: $(TIDY_STAMPS) ## analyse the sources (clang-tidy 14)
-$(O)/tidy/cli/tracer.ok $(O)/tidy/cli/feature.ok: $(O)/bpf/alloctrace.skel.h
+$(SKEL_USERS:%=$(O)/tidy/%.ok): $(O)/bpf/alloctrace.skel.h
 $(O)/tidy/%.ok: %.c .clang-tidy tests/.clang-tidy $(O)/.flags
 	$(call say,TIDY,$<)
 	@mkdir -p $(@D)

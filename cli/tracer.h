@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The kernel side, seen from user space: load, choose targets, attach, detach,
- * collect. The only user of the BPF skeleton.
+ * collect. Only here and in feature.c is the BPF skeleton used.
  *
  * Order: tracer__open, tracer__add_target (a process that is held), and then
  * tracer__start, ..., tracer__stop, tracer__collect, tracer__free. Functions

@@ -27,7 +27,7 @@ check cli '(cli/[a-z_]*|alloc/control|alloc/settings|bpf/event|bpf/alloctrace\.s
 check scenarios '(scenarios/scenario|alloc/atmalloc)\.h' scenarios/*.[ch]
 check tests '(cli/[a-z_]*|alloc/(control|settings|atmalloc)|bpf/event|scenarios/scenario)\.h|tests/[a-z_/]*\.[ch]' tests/*/*.[ch]
 
-users=$(grep -l 'bpf/alloctrace\.skel\.h' cli/*.[ch] 2>/dev/null | grep -v -x -E 'cli/(tracer|feature)\.c' | tr '\n' ' ')
+users=$(grep -l 'bpf/alloctrace\.skel\.h' cli/*.[ch] 2>/dev/null | grep -v -x -E 'cli/(tracer[a-z_]*|feature)\.c' | tr '\n' ' ')
 if [ -z "$users" ]; then echo "ok include skeleton"; else echo "not ok include skeleton: also in $users"; fi
 
 calls=$(grep -n -E '(^|[^a-zA-Z0-9_])(mmap|munmap|mprotect|madvise|mremap|brk|sbrk|syscall) *\(' alloc/*.[ch] 2>/dev/null |

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of the tracer share; nobody else includes it. Functions return
+ * 0 or -errno and say nothing: tracer.c and tracer_collect.c do.
+ */
+#ifndef ALLOCTRACE_CLI_TRACER_STATE_H
+#define ALLOCTRACE_CLI_TRACER_STATE_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/event.h"
+#include "cli/tracer.h"
+
+struct alloctrace_bpf;
+
+/* The page fault events, in the order in which they are set up and enabled. */
+enum fault_event { FAULT_MINOR_EVENT, FAULT_MAJOR_EVENT, FAULT_BEGIN_EVENT, FAULT_EVENT_CNT };
+
+/* The events of one thread and of what it starts later. */
+struct fault_fds {
+	int fd[FAULT_EVENT_CNT];
+};
+
+struct tracer {
+	struct alloctrace_bpf *skel;
+	struct tracer_opts opts;
+	bool has_faults;
+	bool is_storage; /* slots are in task storage */
+	uint64_t batches[AT_BATCH_CNT];
+	uint32_t pid_cnt;
+	uint8_t *targets; /* the map's own memory */
+	size_t targets_bytes;
+	struct fault_fds *faults;
+	size_t fault_cnt;
+	int stats_fd;                           /* while open, the kernel times all BPF programs */
+	int cpu_cnt;                            /* possible CPUs: values of a per-CPU map */
+	uint64_t added_call_ns, added_fault_ns; /* to one of the target's, by calibration */
+};
+
+/* Opens the events of one thread, switched off. Inherited ones are those of its later threads and children, too. */
+int tracer__open_faults(struct tracer *tracer, pid_t tid, bool is_inherited, struct fault_fds *fds);
+void tracer__switch_faults(const struct fault_fds *fds, bool is_on);
+void tracer__close_faults(const struct fault_fds *fds);
+/* All threads of a process that is held, so that the list of them does not change. */
+int tracer__add_threads(struct tracer *tracer, pid_t tgid);
+
+/* First without the programs, then with them: what is left in added_*_ns is the difference. */
+void tracer__calibrate(struct tracer *tracer, bool is_traced);
+
+#endif
