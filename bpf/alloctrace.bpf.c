@@ -11,6 +11,7 @@
 #include "bpf/maps.bpf.h"
 
 #include "bpf/compat.bpf.h"
+#include "bpf/rows.bpf.h"
 #include "bpf/target.bpf.h"
 #include "bpf/vmas.bpf.h"
 #include "bpf/walk.bpf.h"
@@ -19,6 +20,7 @@
 
 #include "bpf/fault.bpf.h"
 #include "bpf/syscall.bpf.h"
+#include "bpf/tasks.bpf.h"
 
 SEC("?tp_btf/sys_enter")
 int BPF_PROG(at_enter_btf, struct pt_regs *regs, long nr)
@@ -30,6 +32,31 @@ SEC("?tp_btf/sys_exit")
 int BPF_PROG(at_exit_btf, struct pt_regs *regs, long ret)
 {
 	return syscall_exit(regs, ret);
+}
+
+/* Of the tracepoints of single syscalls; user space attaches each program to several. */
+SEC("?tracepoint")
+int at_enter_tp(void *ctx)
+{
+	return syscall_enter_one();
+}
+
+SEC("?tracepoint")
+int at_exit_tp(void *ctx)
+{
+	return syscall_exit_one();
+}
+
+SEC("?tracepoint")
+int at_last_tp(void *ctx)
+{
+	return syscall_last_look();
+}
+
+SEC("?iter/task")
+int at_tasks(struct bpf_iter__task *ctx)
+{
+	return tasks_step(ctx);
 }
 
 SEC("?tp_btf/sched_process_fork")
@@ -45,9 +72,9 @@ int BPF_PROG(at_die_btf, struct task_struct *task)
 }
 
 SEC("?tp_btf/sched_process_exec")
-int BPF_PROG(at_exec_btf, struct task_struct *task)
+int BPF_PROG(at_exec_btf, struct task_struct *task, int old_tid)
 {
-	return life_exec(task);
+	return life_exec(task, old_tid);
 }
 
 SEC("?perf_event")

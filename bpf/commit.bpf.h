@@ -421,7 +421,10 @@ static __always_inline void commit_die(const struct task_struct *task)
 
 static __always_inline int life_fork(struct task_struct *parent, struct task_struct *child)
 {
-	target_fork(parent, child);
+	if (cfg_has_rows)
+		row_fork(parent, child);
+	else
+		target_fork(parent, child);
 	if (cfg_has_commit)
 		commit_fork(parent, child);
 	return 0;
@@ -430,13 +433,17 @@ static __always_inline int life_fork(struct task_struct *parent, struct task_str
 static __always_inline int life_exit(struct task_struct *task)
 {
 	target_exit(task);
+	if (cfg_has_rows)
+		row_die(task);
 	if (cfg_has_commit)
 		commit_die(task);
 	return 0;
 }
 
-static __always_inline int life_exec(struct task_struct *task)
+static __always_inline int life_exec(struct task_struct *task, __u32 old_tid)
 {
+	if (cfg_has_rows)
+		row_exec(task, old_tid);
 	target_exec(task);
 	if (cfg_has_commit)
 		commit_exec(task);

@@ -9,7 +9,7 @@
 #define ALLOCTRACE_BPF_EVENT_H
 
 /* Raised whenever a type or a value below changes its meaning. */
-#define AT_EVENT_ABI 2
+#define AT_EVENT_ABI 3
 
 /*
  * The traced syscalls: X(id, name, x86-64 number, ia32 number, ia32 number 2).
@@ -160,7 +160,7 @@ static inline __u64 at_hist_upper_ns(__u32 bucket)
 
 /*
  * What goes on in one thread; zero = nothing. Written only by that thread, and
- * cleared when it dies. A cache line each, because neighbours in tid run on
+ * cleared when it dies. Cache lines of its own, because neighbours in tid run on
  * different CPUs. The key is the tid, or the task.
  */
 struct at_slot {
@@ -176,8 +176,84 @@ struct at_slot {
 	__u64 walk_seen;  /* bytes of its range that it has judged */
 	__u64 walk_acct;  /* bytes that are charged to the commit account */
 	__u64 walk_blind; /* bytes that stayed unseen on entry */
+	/* attach only: */
+	__u32 scope;    /* AT_SCOPE_*: the thread is known */
+	__u32 row;      /* number of its row + 1; 0 = none, AT_ROW_FULL = there was no room */
+	__u32 exec_cnt; /* programs that its process has started while traced */
+	__u32 is_fresh; /* it was there before tracing, and has not entered a call since */
 } __attribute__((aligned(64)));
-_Static_assert(sizeof(struct at_slot) == 64, "a cache line");
+_Static_assert(sizeof(struct at_slot) == 128, "two cache lines");
+
+/*
+ * attach: rows, one a thread and program that it runs. Only the thread itself
+ * adds to its row, so plain additions are exact. Key: its number.
+ */
+struct at_row_class {
+	__u64 call_cnt, error_cnt, bytes, sum_ns;
+};
+
+/* CPU time of a thread as the kernel counts it; total is more precise than the other two. */
+struct at_cpu {
+	__u64 user_ns, sys_ns, total_ns;
+};
+
+#define AT_COMM_BYTES 16
+#define AT_ROW_FULL 0xffffffffu
+
+struct at_row {
+	__u64 start_ns; /* of the process, boot time clock: with the tgid it names one process for ever */
+	__u64 begin_ns; /* of the row; monotonic clock */
+	__u64 end_ns;   /* its thread died or started another program; 0 = not yet */
+	struct at_cpu first, last;
+	__u32 tgid, tid;             /* as the kernel numbers them, */
+	__u32 shown_tgid, shown_tid; /* and as the user's pid namespace does; 0 = not visible there */
+	__u32 exec_cnt;              /* of the slot when the row began */
+	__u32 pad;
+	char comm[AT_COMM_BYTES];
+	struct at_row_class classes[AT_CLASS_CNT];
+};
+
+/* Why a thread is traced. */
+enum at_scope {
+	AT_SCOPE_NONE = 0,
+	AT_SCOPE_PROCESS = 1, /* with all threads of its process */
+	AT_SCOPE_THREAD = 2,  /* alone */
+};
+
+/* Threads to be traced. Key: tgid with AT_SCOPE_PROCESS, tid with AT_SCOPE_THREAD; as the kernel numbers them. */
+struct at_wanted {
+	__u64 start_ns; /* of the process, or of the thread: another life of the number is not meant */
+	__u32 scope;    /* AT_SCOPE_* */
+	__u32 pad;
+};
+
+/* What a pass over all threads of the system is to do. */
+enum at_pass {
+	AT_PASS_INVALID = 0,
+	AT_PASS_LIST = 1, /* write a struct at_task for each */
+	AT_PASS_MARK = 2, /* make those known that are wanted */
+	AT_PASS_LOOK = 3, /* bring the rows of known ones up to date */
+};
+
+/* One thread, as AT_PASS_LIST writes it. */
+struct at_task {
+	__u64 process_start_ns, start_ns; /* boot time clock */
+	__u32 tgid, tid, shown_tgid, shown_tid;
+	__u32 is_kernel, is_dead; /* kernel thread; zombie, or on the way to it */
+	char comm[AT_COMM_BYTES], process_comm[AT_COMM_BYTES];
+	__u64 cgroup_id; /* of cgroup version 2 */
+};
+
+/* What the two sides of attach tell each other. One, key 0. */
+struct at_attach {
+	__u32 pass;         /* AT_PASS_*, set by user space */
+	__u32 self_tgid;    /* whoever made the last pass, as the kernel numbers it */
+	__u32 marked_cnt;   /* threads that passes have made known */
+	__u32 row_next;     /* rows from here on were never used */
+	__u32 level;        /* of the user's pid namespace; 0 = the first */
+	__u32 pad;
+	__u64 row_full_cnt; /* threads that got no row */
+};
 
 /*
  * Ledgers: what the targets hold, kept beside the calls.

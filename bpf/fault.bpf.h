@@ -16,8 +16,8 @@ static __always_inline int fault_begin(void)
 
 	if (!target || !*target)
 		return 0;
-	slot = slot_of(bpf_get_current_task_btf(), ids, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!slot)
+	slot = slot_of(bpf_get_current_task_btf(), ids, cfg_is_by_thread ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!slot || (cfg_is_by_thread && !slot->scope))
 		return 0;
 	slot->fault_phase = *target - 1;
 	slot->fault_ns = bpf_ktime_get_ns();
@@ -27,14 +27,17 @@ static __always_inline int fault_begin(void)
 /* A fault without a start is not counted here: user space sees it missing in the event's own count. */
 static __always_inline int fault_end(enum at_class class)
 {
-	__u64 ids = bpf_get_current_pid_tgid(), start_ns;
+	__u64 ids = bpf_get_current_pid_tgid(), start_ns, end_ns;
 	struct at_slot *slot = slot_of(bpf_get_current_task_btf(), ids, 0);
 
 	if (!slot || !slot->fault_ns)
 		return 0;
 	start_ns = slot->fault_ns;
 	slot->fault_ns = 0;
-	cell_add(slot->fault_phase, class, start_ns, bpf_ktime_get_ns(), PAGE_BYTES, 0);
+	end_ns = bpf_ktime_get_ns();
+	cell_add(slot->fault_phase, class, start_ns, end_ns, PAGE_BYTES, 0);
+	if (cfg_has_rows)
+		row_add(slot, class, at_duration_ns(start_ns, end_ns), PAGE_BYTES, 0);
 	return 0;
 }
 

@@ -28,6 +28,7 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK = 23,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 	BPF_ANY = 0,
 	BPF_F_NO_PREALLOC = 1 << 0,
@@ -65,6 +66,7 @@ enum {
 	MADV_POPULATE_WRITE = 23,
 	MMF_DUMPABLE_MASK = 3,
 	SUID_DUMP_USER = 1,
+	PF_KTHREAD = 0x200000,
 	ENOENT = 2,
 	ENOMEM = 12,
 };
@@ -72,7 +74,7 @@ enum {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-	unsigned long r10, r9, r8, dx, si, di, orig_ax;
+	unsigned long r10, r9, r8, ax, dx, si, di, orig_ax;
 };
 
 struct thread_info {
@@ -105,11 +107,54 @@ struct signal_struct {
 	atomic_t live; /* threads */
 };
 
+struct sched_entity {
+	__u64 sum_exec_runtime; /* ns */
+};
+
+/* A process number in each of the namespaces that see it, the first one's first. */
+struct pid_namespace;
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+struct pid {
+	unsigned int level; /* of its own namespace */
+	struct upid numbers[1];
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+struct cgroup {
+	struct kernfs_node *kn;
+};
+struct css_set {
+	struct cgroup *dfl_cgrp; /* of version 2 */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned int flags;
+	struct sched_entity se;
 	struct mm_struct *mm;
+	int exit_state;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	__u64 utime, stime, start_boottime; /* ns */
+	char comm[16];
 	struct signal_struct *signal;
+	struct css_set *cgroups;
 	int pid, tgid;
+};
+
+/* The context of a program that iterates over tasks. */
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 #pragma clang attribute pop

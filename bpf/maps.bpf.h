@@ -10,6 +10,9 @@
 const volatile __u32 cfg_pid_cnt = 1; /* tids and tgids are below */
 const volatile bool cfg_is_following; /* children of targets are targets */
 const volatile bool cfg_is_storage;   /* slots are in task storage */
+const volatile bool cfg_has_rows;     /* attach: threads have rows */
+const volatile bool cfg_is_by_thread; /* attach: not all threads of a target process are targets */
+const volatile __u32 cfg_row_cnt = 1;
 
 const volatile bool cfg_has_faults;   /* page fault events are on */
 const volatile bool cfg_has_commit;   /* the commit ledger is kept */
@@ -75,6 +78,40 @@ struct {
 	__type(value, struct at_process);
 } processes SEC(".maps");
 
+/* key: number of the row; of attach, as the three below */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set at load */
+	__type(key, __u32);
+	__type(value, struct at_row);
+} rows SEC(".maps");
+
+/* numbers of rows that may be used again */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 1); /* set at load */
+	__uint(value_size, sizeof(__u32));
+} free_rows SEC(".maps");
+
+/* key: tgid or tid, see struct at_wanted */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, __u32);
+	__type(value, struct at_wanted);
+} wanted SEC(".maps");
+
+/* key: 0 */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct at_attach);
+} attach_state SEC(".maps");
+
 #define COUNTERS(name, cnt)                              \
 	struct {                                         \
 		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY); \
@@ -92,6 +129,7 @@ COUNTERS(advices, AT_ADVICE_CNT); /* key: advice; calls in madvise.other */
  * the same for nothing.
  */
 COUNTERS(flights, AT_SYS_CNT);
+COUNTERS(early_flights, AT_SYS_CNT); /* key: AT_SYS_*; calls that were running when attach began, at their ends */
 
 static __always_inline void counter_add(void *map, __u32 key, __u64 n)
 {

@@ -204,10 +204,38 @@ static __always_inline __u64 aux_of(__u32 syscall, struct task_struct *task, con
 	return 0;
 }
 
+/* The current thread, of a target process, enters a memory syscall. */
+static __always_inline int call_enter(const struct pt_regs *regs, struct task_struct *task, __u32 tid, __u8 *target,
+				      __u32 syscall)
+{
+	struct at_slot *slot = slot_of(task, tid, cfg_is_by_thread ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (cfg_is_by_thread && (!slot || !slot->scope))
+		return 0;
+	if (!slot) {
+		loss_count(AT_LOSS_SLOT_FULL);
+		return 0;
+	}
+	if (cfg_has_rows)
+		row_enter(slot);
+	flight_count(syscall, 1);
+	slot->syscall = syscall;
+	slot->phase = *target - 1;
+	slot->aux = aux_of(syscall, task, regs);
+	if (cfg_has_commit)
+		commit_enter(regs, task, slot);
+	if (cfg_has_vmas)
+		slot->vma_cnt = task->mm->map_count;
+	if (syscall == AT_SYS_MADVISE && is_phase_mark(regs))
+		phase_switch(target, (__u32)regs->dx - AT_PHASE_MARK);
+	slot->start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* From sys_enter, which sees every syscall of every process. */
 static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 {
 	struct task_struct *task;
-	struct at_slot *slot;
 	__u32 syscall;
 	__u8 *target;
 	__u64 ids;
@@ -227,52 +255,62 @@ static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 		return 0;
 	}
 	syscall = syscall_of_x64(nr);
-	if (!syscall)
+	return syscall ? call_enter(regs, task, ids, target, syscall) : 0;
+}
+
+/* From the tracepoint of one syscall, which does not fire for 32-bit calls. */
+static __always_inline int syscall_enter_one(void)
+{
+	__u64 ids = bpf_get_current_pid_tgid();
+	__u8 *target = target_of(ids >> 32);
+	const struct pt_regs *regs;
+	struct task_struct *task;
+	__u32 syscall;
+
+	if (!target || !*target)
 		return 0;
-	slot = slot_of(task, ids, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!slot) {
-		loss_count(AT_LOSS_SLOT_FULL);
-		return 0;
-	}
-	flight_count(syscall, 1);
-	slot->syscall = syscall;
-	slot->phase = *target - 1;
-	slot->aux = aux_of(syscall, task, regs);
+	task = bpf_get_current_task_btf();
+	regs = (const struct pt_regs *)bpf_task_pt_regs(task);
+	syscall = syscall_of_x64(regs->orig_ax);
+	return syscall ? call_enter(regs, task, ids, target, syscall) : 0;
+}
+
+/* From the tracepoints of the syscalls that end an address space. */
+static __always_inline int syscall_last_look(void)
+{
+	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
 	if (cfg_has_commit)
-		commit_enter(regs, task, slot);
-	if (cfg_has_vmas)
-		slot->vma_cnt = task->mm->map_count;
-	if (syscall == AT_SYS_MADVISE && is_phase_mark(regs))
-		phase_switch(target, (__u32)regs->dx - AT_PHASE_MARK);
-	slot->start_ns = bpf_ktime_get_ns();
+		commit_last_look(regs->orig_ax);
 	return 0;
 }
 
 /* An exit without an entry: only those that should have had one count. */
-static __always_inline int exit_without_start(const struct task_struct *task, __u32 tgid)
+static __always_inline int exit_without_start(const struct task_struct *task, __u32 tgid, struct at_slot *slot,
+					      __u32 syscall)
 {
 	__u8 *target = target_of(tgid);
 
-	if (target && *target && !is_compat(task))
+	if (!target || !*target || is_compat(task) || (cfg_is_by_thread && (!slot || !slot->scope)))
+		return 0;
+	if (cfg_has_rows && row_was_inside(slot))
+		counter_add(&early_flights, syscall, 1);
+	else
 		loss_count(AT_LOSS_NO_START);
 	return 0;
 }
 
-static __always_inline int syscall_exit(const struct pt_regs *regs, long ret)
+/* The current thread leaves a memory syscall; syscall is AT_SYS_*. */
+static __always_inline int call_exit(const struct pt_regs *regs, long ret, __u32 syscall)
 {
-	__u64 nr = regs->orig_ax, ids, start_ns, end_ns;
-	struct task_struct *task;
+	__u64 ids = bpf_get_current_pid_tgid(), start_ns, end_ns;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct at_slot *slot = slot_of(task, ids, 0);
 	struct call call = {};
-	struct at_slot *slot;
 	__u32 phase, err;
 
-	if (!is_memory_nr(nr, false))
-		return 0;
-	ids = bpf_get_current_pid_tgid();
-	task = bpf_get_current_task_btf();
-	slot = slot_of(task, ids, 0);
-	if (!slot || !slot->start_ns || slot->syscall != syscall_of_x64(nr))
-		return exit_without_start(task, ids >> 32);
+	if (!slot || !slot->start_ns || slot->syscall != syscall)
+		return exit_without_start(task, ids >> 32, slot, syscall);
 	end_ns = bpf_ktime_get_ns();
 	start_ns = slot->start_ns;
 	phase = slot->phase;
@@ -280,11 +318,28 @@ static __always_inline int syscall_exit(const struct pt_regs *regs, long ret)
 	flight_count(slot->syscall, -1);
 	err = class_call(regs, ret, slot, &call);
 	cell_add(phase, call.class, start_ns, end_ns, call.bytes, err);
+	if (cfg_has_rows)
+		row_add(slot, call.class, at_duration_ns(start_ns, end_ns), call.bytes, err);
 	if (cfg_has_vmas)
 		vmas_exit(slot, call.class, start_ns, end_ns);
 	if (cfg_has_commit)
 		commit_exit(regs, ret, slot);
 	return 0;
+}
+
+static __always_inline int syscall_exit(const struct pt_regs *regs, long ret)
+{
+	__u64 nr = regs->orig_ax;
+
+	return is_memory_nr(nr, false) ? call_exit(regs, ret, syscall_of_x64(nr)) : 0;
+}
+
+static __always_inline int syscall_exit_one(void)
+{
+	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	__u32 syscall = syscall_of_x64(regs->orig_ax);
+
+	return syscall ? call_exit(regs, regs->ax, syscall) : 0;
 }
 
 #endif
