@@ -16,8 +16,8 @@ static __always_inline int fault_begin(void)
 
 	if (!target || !*target)
 		return 0;
-	slot = slot_of(bpf_get_current_task_btf(), ids, cfg_is_by_thread ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!slot || (cfg_is_by_thread && !slot->scope))
+	slot = slot_of(bpf_get_current_task_btf(), ids, cfg_is_partial ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!slot || (cfg_is_partial && !slot->scope))
 		return 0;
 	slot->fault_phase = *target - 1;
 	slot->fault_ns = bpf_ktime_get_ns();

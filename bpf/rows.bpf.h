@@ -154,7 +154,7 @@ static __always_inline void row_fork(struct task_struct *parent, struct task_str
 	__u32 scope = mother ? mother->scope : AT_SCOPE_NONE, exec_cnt = mother ? mother->exec_cnt : 0;
 	__u8 byte = from ? *from : 0;
 
-	if (!scope && byte && !cfg_is_by_thread)
+	if (!scope && byte && !cfg_is_partial)
 		scope = AT_SCOPE_PROCESS;
 	if (!cfg_is_following && (!is_thread || scope == AT_SCOPE_THREAD))
 		scope = AT_SCOPE_NONE;

@@ -208,9 +208,9 @@ static __always_inline __u64 aux_of(__u32 syscall, struct task_struct *task, con
 static __always_inline int call_enter(const struct pt_regs *regs, struct task_struct *task, __u32 tid, __u8 *target,
 				      __u32 syscall)
 {
-	struct at_slot *slot = slot_of(task, tid, cfg_is_by_thread ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct at_slot *slot = slot_of(task, tid, cfg_is_partial ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-	if (cfg_is_by_thread && (!slot || !slot->scope))
+	if (cfg_is_partial && (!slot || !slot->scope))
 		return 0;
 	if (!slot) {
 		loss_count(AT_LOSS_SLOT_FULL);
@@ -291,7 +291,7 @@ static __always_inline int exit_without_start(const struct task_struct *task, __
 {
 	__u8 *target = target_of(tgid);
 
-	if (!target || !*target || is_compat(task) || (cfg_is_by_thread && (!slot || !slot->scope)))
+	if (!target || !*target || is_compat(task) || (cfg_is_partial && (!slot || !slot->scope)))
 		return 0;
 	if (cfg_has_rows && row_was_inside(slot))
 		counter_add(&early_flights, syscall, 1);

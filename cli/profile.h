@@ -69,13 +69,14 @@ struct profile {
 	bool has_self_counts;
 	uint64_t self_process_cnt; /* processes whose self-counts are in */
 	uint64_t loss_cnt[AT_LOSS_CNT];
-	uint64_t recursion_miss_cnt;        /* program runs that the kernel skipped */
-	uint64_t in_flight_cnt[AT_SYS_CNT]; /* still inside a call at the end */
-	uint64_t compat_cnt[AT_SYS_CNT];    /* 32-bit calls, not decoded */
-	uint64_t advice_cnt[AT_ADVICE_CNT]; /* madvise.other by advice */
-	uint64_t commit_start_pages;        /* charged by targets before they were traced */
-	uint64_t bpf_run_cnt, bpf_ns;       /* self cost; 0 runs = not known */
-	bool is_bpf_measured;               /* by BPF_ENABLE_STATS, not runs x calibration */
+	uint64_t recursion_miss_cnt;           /* program runs that the kernel skipped */
+	uint64_t early_flight_cnt[AT_SYS_CNT]; /* inside a call when tracing began; in no class */
+	uint64_t in_flight_cnt[AT_SYS_CNT];    /* still inside a call at the end */
+	uint64_t compat_cnt[AT_SYS_CNT];       /* 32-bit calls, not decoded */
+	uint64_t advice_cnt[AT_ADVICE_CNT];    /* madvise.other by advice */
+	uint64_t commit_start_pages;           /* charged by targets before they were traced */
+	uint64_t bpf_run_cnt, bpf_ns;          /* self cost; 0 runs = not known */
+	bool is_bpf_measured;                  /* by BPF_ENABLE_STATS, not runs x calibration */
 
 	/* host */
 	char kernel[128];

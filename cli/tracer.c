@@ -25,7 +25,7 @@
 #include "cli/msg.h"
 #include "cli/tracer_state.h"
 
-/* Beyond this the array of slots, 64 bytes a tid, is not worth its memory. */
+/* Beyond this the array of slots, 128 bytes a tid, is not worth its memory. */
 enum { SLOT_ARRAY_PID_MAX = 1 << 16 };
 
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list args)
@@ -53,11 +53,12 @@ static void tracer__choose_programs(struct tracer *tracer)
 {
 	struct alloctrace_bpf *skel = tracer->skel;
 
-	bpf_program__set_autoload(skel->progs.at_enter_btf, true);
-	bpf_program__set_autoload(skel->progs.at_exit_btf, true);
+	bpf_program__set_autoload(skel->progs.at_enter_btf, !tracer->has_singles);
+	bpf_program__set_autoload(skel->progs.at_exit_btf, !tracer->has_singles);
 	bpf_program__set_autoload(skel->progs.at_fork_btf, true);
 	bpf_program__set_autoload(skel->progs.at_die_btf, true);
-	bpf_program__set_autoload(skel->progs.at_exec_btf, tracer->has_faults || tracer->opts.ledgers & LEDGER_COMMIT);
+	bpf_program__set_autoload(skel->progs.at_exec_btf,
+				  tracer->has_faults || tracer->opts.is_live || tracer->opts.ledgers & LEDGER_COMMIT);
 	bpf_program__set_autoload(skel->progs.at_fault_begin, tracer->has_faults);
 	bpf_program__set_autoload(skel->progs.at_fault_minor, tracer->has_faults);
 	bpf_program__set_autoload(skel->progs.at_fault_major, tracer->has_faults);
@@ -102,6 +103,9 @@ static int tracer__configure(struct tracer *tracer, const struct features *featu
 	skel->rodata->cfg_is_storage = is_storage;
 	skel->rodata->cfg_has_faults = tracer->has_faults;
 	tracer->is_storage = is_storage;
+	err = tracer__configure_live(tracer);
+	if (err)
+		return err;
 	tracer__choose_programs(tracer);
 	tracer->targets_bytes = (tracer->pid_cnt + 7) & ~7u;
 	err = bpf_map__set_value_size(skel->maps.targets, (uint32_t)tracer->targets_bytes);
@@ -153,6 +157,8 @@ int tracer__open(struct tracer **out, const struct features *features, const str
 		err = alloctrace_bpf__load(tracer->skel);
 	if (!err)
 		err = tracer__map_targets(tracer);
+	if (!err)
+		err = tracer__map_live(tracer);
 	if (err) {
 		msg__error("cannot load the BPF programs: %s (-v shows the kernel's own words)", strerror(-err));
 		tracer__free(tracer);
@@ -198,7 +204,7 @@ _Static_assert(sizeof(struct at_ledger) <= sizeof(struct at_cell), "zeroes are e
 /* Our own process, that calibration made known, is the only one. */
 static int tracer__clear_ledgers(struct tracer *tracer, void *zeroes)
 {
-	uint32_t tgid = (uint32_t)getpid();
+	uint32_t tgid = tracer__self(tracer);
 	int err = 0;
 
 	if (tracer->opts.ledgers)
@@ -214,8 +220,9 @@ static int tracer__clear_ledgers(struct tracer *tracer, void *zeroes)
 /* Removes what calibration left. Our slots are empty: no call of ours is running. */
 static int tracer__clear(struct tracer *tracer)
 {
-	const struct bpf_map *maps[] = {tracer->skel->maps.cells, tracer->skel->maps.losses, tracer->skel->maps.compats,
-					tracer->skel->maps.advices, tracer->skel->maps.flights};
+	const struct bpf_map *maps[] = {tracer->skel->maps.cells,   tracer->skel->maps.losses,
+					tracer->skel->maps.compats, tracer->skel->maps.advices,
+					tracer->skel->maps.flights, tracer->skel->maps.early_flights};
 	void *zeroes = calloc((size_t)tracer->cpu_cnt, sizeof(struct at_cell));
 	int err = zeroes ? 0 : -ENOMEM;
 
@@ -224,6 +231,7 @@ static int tracer__clear(struct tracer *tracer)
 	if (!err)
 		err = tracer__clear_ledgers(tracer, zeroes);
 	free(zeroes);
+	tracer__clear_live(tracer);
 	return err;
 }
 
@@ -248,6 +256,8 @@ static int tracer__attach(struct tracer *tracer)
 	int err = attach(skel->progs.at_exit_btf, &skel->links.at_exit_btf);
 
 	if (!err)
+		err = tracer__attach_singles(tracer, false);
+	if (!err)
 		err = attach(skel->progs.at_die_btf, &skel->links.at_die_btf);
 	if (!err)
 		err = attach(skel->progs.at_fork_btf, &skel->links.at_fork_btf);
@@ -255,6 +265,8 @@ static int tracer__attach(struct tracer *tracer)
 		err = attach(skel->progs.at_exec_btf, &skel->links.at_exec_btf);
 	if (!err)
 		err = attach(skel->progs.at_enter_btf, &skel->links.at_enter_btf);
+	if (!err)
+		err = tracer__attach_singles(tracer, true);
 	return err;
 }
 
@@ -262,7 +274,9 @@ static void tracer__detach(struct tracer *tracer)
 {
 	struct alloctrace_bpf *skel = tracer->skel;
 
+	tracer__detach_singles(tracer, true);
 	detach(&skel->links.at_enter_btf);
+	tracer__detach_singles(tracer, false);
 	detach(&skel->links.at_exit_btf);
 	detach(&skel->links.at_fork_btf);
 	detach(&skel->links.at_exec_btf);
@@ -271,13 +285,15 @@ static void tracer__detach(struct tracer *tracer)
 
 int tracer__start(struct tracer *tracer)
 {
-	uint32_t tgid = (uint32_t)getpid();
-	bool is_calibrated = !tracer->opts.is_measuring_bpf && tgid < tracer->pid_cnt && !tracer->targets[tgid];
+	uint32_t tgid = tracer__self(tracer);
+	bool is_calibrated = !tracer->opts.is_measuring_bpf && tgid && tgid < tracer->pid_cnt && !tracer->targets[tgid];
 	int err;
 
 	if (is_calibrated)
 		tracer__calibrate(tracer, false);
 	err = tracer__attach(tracer);
+	if (!err && tracer->has_faults && tracer->opts.is_faulting_wide)
+		err = tracer__watch_faults_wide(tracer);
 	if (!err && is_calibrated) {
 		__atomic_store_n(&tracer->targets[tgid], AT_PHASE_STARTUP + 1, __ATOMIC_SEQ_CST);
 		tracer__calibrate(tracer, true);
@@ -322,6 +338,7 @@ void tracer__free(struct tracer *tracer)
 		close(tracer->stats_fd);
 	if (tracer->targets)
 		munmap(tracer->targets, tracer->targets_bytes);
+	tracer__free_live(tracer);
 	alloctrace_bpf__destroy(tracer->skel);
 	free(tracer);
 }

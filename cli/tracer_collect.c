@@ -116,6 +116,8 @@ static int tracer__check_faults(struct tracer *tracer, const struct phase_stat *
 				return -errno;
 			event_cnt += value;
 		}
+	if (!tracer->is_fault_count_sure)
+		return 0;
 	cell_cnt = total->classes[AT_CLASS_FAULT_MINOR].call_cnt + total->classes[AT_CLASS_FAULT_MAJOR].call_cnt;
 	if (event_cnt > cell_cnt)
 		profile->loss_cnt[AT_LOSS_FAULT_MISSED] = event_cnt - cell_cnt;
@@ -146,6 +148,8 @@ static int tracer__collect_counters(struct tracer *tracer, struct profile *profi
 		err = tracer__sum_counters(tracer, tracer->skel->maps.compats, profile->compat_cnt);
 	if (!err)
 		err = tracer__sum_counters(tracer, tracer->skel->maps.advices, profile->advice_cnt);
+	if (!err)
+		err = tracer__sum_counters(tracer, tracer->skel->maps.early_flights, profile->early_flight_cnt);
 	if (!err)
 		err = tracer__collect_flights(tracer, profile);
 	/* A call without room for its start was counted at its exit, too. */

@@ -14,7 +14,7 @@
 #include "bpf/alloctrace.skel.h"
 #include "cli/tracer_state.h"
 
-int tracer__open_faults(struct tracer *tracer, pid_t tid, bool is_inherited, struct fault_fds *fds)
+int tracer__open_faults(struct tracer *tracer, pid_t tid, int cpu, bool is_inherited, struct fault_fds *fds)
 {
 	static const uint64_t config[FAULT_EVENT_CNT] = {
 		[FAULT_MINOR_EVENT] = PERF_COUNT_SW_PAGE_FAULTS_MIN,
@@ -39,7 +39,7 @@ int tracer__open_faults(struct tracer *tracer, pid_t tid, bool is_inherited, str
 	*fds = (struct fault_fds){{-1, -1, -1}};
 	for (i = 0; i < FAULT_EVENT_CNT; i++) {
 		attr.config = config[i];
-		fds->fd[i] = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+		fds->fd[i] = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 		if (fds->fd[i] < 0) {
 			err = -errno;
 			break;
@@ -71,7 +71,7 @@ void tracer__close_faults(const struct fault_fds *fds)
 		close(fds->fd[i]);
 }
 
-static int tracer__add_thread(struct tracer *tracer, pid_t tid)
+int tracer__add_thread(struct tracer *tracer, pid_t tid, int cpu)
 {
 	struct fault_fds *faults = realloc(tracer->faults, (tracer->fault_cnt + 1) * sizeof(*faults));
 	int err;
@@ -79,7 +79,7 @@ static int tracer__add_thread(struct tracer *tracer, pid_t tid)
 	if (!faults)
 		return -ENOMEM;
 	tracer->faults = faults;
-	err = tracer__open_faults(tracer, tid, true, &faults[tracer->fault_cnt]);
+	err = tracer__open_faults(tracer, tid, cpu, tid >= 0, &faults[tracer->fault_cnt]);
 	if (!err)
 		tracer->fault_cnt++;
 	return err;
@@ -98,7 +98,7 @@ int tracer__add_threads(struct tracer *tracer, pid_t tgid)
 		return -errno;
 	while (!err && (entry = readdir(dir)) != NULL)
 		if (entry->d_name[0] != '.')
-			err = tracer__add_thread(tracer, atoi(entry->d_name));
+			err = tracer__add_thread(tracer, atoi(entry->d_name), -1);
 	closedir(dir);
 	return err;
 }

@@ -38,10 +38,35 @@ struct tracer {
 	int stats_fd;                           /* while open, the kernel times all BPF programs */
 	int cpu_cnt;                            /* possible CPUs: values of a per-CPU map */
 	uint64_t added_call_ns, added_fault_ns; /* to one of the target's, by calibration */
+	/* attach: */
+	bool has_singles; /* the tracepoints of single syscalls, not sys_enter and sys_exit */
+	struct bpf_link **singles;
+	size_t single_cnt;
+	struct at_row *rows; /* the map's own memory, as the next */
+	struct at_attach *attach;
+	struct bpf_link *pass_link;
+	bool is_fault_count_sure; /* no fault can be in the counts of two events */
 };
 
-/* Opens the events of one thread, switched off. Inherited ones are those of its later threads and children, too. */
-int tracer__open_faults(struct tracer *tracer, pid_t tid, bool is_inherited, struct fault_fds *fds);
+/* attach, before loading; after it; its links, in the order of their attaching. */
+int tracer__configure_live(struct tracer *tracer);
+int tracer__map_live(struct tracer *tracer);
+int tracer__attach_singles(struct tracer *tracer, bool is_enter);
+void tracer__detach_singles(struct tracer *tracer, bool is_enter);
+int tracer__watch_faults_wide(struct tracer *tracer);
+void tracer__free_live(struct tracer *tracer);
+/* Removes what calibration left. */
+void tracer__clear_live(struct tracer *tracer);
+/* Our own process as the kernel numbers it; 0 when that cannot be found out. */
+uint32_t tracer__self(struct tracer *tracer);
+
+/*
+ * Opens the events of one thread on all CPUs (cpu -1), or of all threads on one
+ * CPU (tid -1), switched off. Inherited ones are those of its later threads and children, too.
+ */
+int tracer__open_faults(struct tracer *tracer, pid_t tid, int cpu, bool is_inherited, struct fault_fds *fds);
+/* The same, into the list that is switched, read and closed with the tracer. */
+int tracer__add_thread(struct tracer *tracer, pid_t tid, int cpu);
 void tracer__switch_faults(const struct fault_fds *fds, bool is_on);
 void tracer__close_faults(const struct fault_fds *fds);
 /* All threads of a process that is held, so that the list of them does not change. */
