@@ -19,6 +19,7 @@
 #include "bpf/commit.bpf.h"
 
 #include "bpf/fault.bpf.h"
+#include "bpf/rss.bpf.h"
 #include "bpf/syscall.bpf.h"
 #include "bpf/tasks.bpf.h"
 

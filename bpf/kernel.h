@@ -67,6 +67,9 @@ enum {
 	MMF_DUMPABLE_MASK = 3,
 	SUID_DUMP_USER = 1,
 	PF_KTHREAD = 0x200000,
+	MM_FILEPAGES = 0,
+	MM_ANONPAGES = 1,
+	MM_SHMEMPAGES = 3,
 	ENOENT = 2,
 	ENOMEM = 12,
 };
@@ -97,6 +100,35 @@ struct mm_flags {
 };
 struct mm_struct___bitmap {
 	struct mm_flags flags;
+};
+
+/* The pages that are resident, by MM_*: since 6.2, and before, when threads kept a part of it. */
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+struct percpu_counter {
+	__s64 count;
+	__s32 *counters;
+};
+struct mm_struct___percpu {
+	struct percpu_counter rss_stat[4];
+};
+struct mm_rss_stat {
+	atomic64_t count[4];
+};
+struct mm_struct___atomic {
+	struct mm_rss_stat rss_stat;
+};
+struct task_rss_stat {
+	int count[4];
+};
+struct task_struct___rss {
+	struct task_rss_stat rss_stat;
+};
+
+/* A map with a value a CPU: where its values are, as an address that stands for all CPUs. */
+struct bpf_array {
+	void *pptrs[1];
 };
 
 struct vm_area_struct {

@@ -122,6 +122,7 @@ struct {
 
 COUNTERS(losses, AT_LOSS_CNT);    /* key: AT_LOSS_* */
 COUNTERS(compats, AT_SYS_CNT);    /* key: AT_SYS_*; 32-bit calls */
+COUNTERS(final_pages, 1);         /* key: 0; most that a process had resident at its end */
 COUNTERS(advices, AT_ADVICE_CNT); /* key: advice; calls in madvise.other */
 /*
  * key: AT_SYS_*; calls entered and not left: only the sum over CPUs means

@@ -241,6 +241,7 @@ static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 	__u64 ids;
 
 	if (!is_memory_nr(nr, true)) {
+		rss_last_look(nr);
 		if (cfg_has_commit)
 			commit_last_look(nr);
 		return 0;

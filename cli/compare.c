@@ -98,6 +98,8 @@ static bool is_in(const struct profile *profile, int figure)
 		return profile->has_trace && profile->ledgers & LEDGER_COMMIT;
 	if (figure == COMPARE_VMAS_PEAK)
 		return profile->has_trace && profile->ledgers & LEDGER_VMAS;
+	if (figure == COMPARE_FINAL_RSS)
+		return profile->final_rss_bytes;
 	if (figure >= COMPARE_PROCESS)
 		return true;
 	if (figure >= COMPARE_KERNEL && !profile->has_trace)
@@ -149,6 +151,7 @@ int compare__add(struct comparison *comparison, size_t block, size_t config, con
 	values[COMPARE_USER] = (double)profile->user_ns;
 	values[COMPARE_WALL] = (double)profile->wall_ns;
 	values[COMPARE_MAX_RSS] = (double)profile->max_rss_bytes;
+	values[COMPARE_FINAL_RSS] = (double)profile->final_rss_bytes;
 	values[COMPARE_COMMIT_PEAK] = (double)phase->commit.peak_pages;
 	values[COMPARE_COMMIT_CHARGED] = (double)phase->commit.charged_pages;
 	values[COMPARE_VMAS_PEAK] = (double)phase->vmas.peak_cnt;

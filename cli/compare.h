@@ -23,6 +23,7 @@
 	X(USER, "user_ns", "user time", NS)                             \
 	X(WALL, "wall_ns", "wall time", NS)                             \
 	X(MAX_RSS, "max_rss_bytes", "peak RSS", BYTES)                  \
+	X(FINAL_RSS, "final_rss_bytes", "final RSS", BYTES)             \
 	X(COMMIT_PEAK, "commit_peak_pages", "commit peak, pages", CNT)  \
 	X(COMMIT_CHARGED, "commit_charged_pages", "pages charged", CNT) \
 	X(VMAS_PEAK, "vmas_peak", "VMAs at most", CNT)                  \

@@ -3,7 +3,7 @@
 #include "cli/format.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdarg.h>
 #include <string.h>
 
 const char *format__count(uint64_t cnt, char buf[FORMAT_BYTES])
@@ -98,4 +98,15 @@ const char *format__escape(const char *text, char *buf, size_t buf_bytes)
 	}
 	buf[used] = 0;
 	return buf;
+}
+
+void format__line(FILE *out, const char *label, const char *fmt, ...)
+{
+	va_list args;
+
+	fprintf(out, "%-*s", FORMAT_LABEL_WIDTH, label);
+	va_start(args, fmt);
+	vfprintf(out, fmt, args);
+	va_end(args);
+	fputc('\n', out);
 }

@@ -102,6 +102,7 @@ struct profile {
 	/* rusage of the child and its waited-for descendants */
 	uint64_t wall_ns, user_ns, sys_ns;
 	uint64_t max_rss_bytes, minor_fault_cnt, major_fault_cnt;
+	uint64_t final_rss_bytes; /* most that one of them held when it asked to end; 0 = not known */
 
 	uint32_t phases_seen; /* bit p: some process marked or was in phase p */
 	struct phase_stat phases[AT_PHASE_CNT];

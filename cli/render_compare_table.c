@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +14,6 @@
 #include "cli/render_compare.h"
 
 enum {
-	LABEL_WIDTH = 12,
 	NAME_WIDTH = 24,
 	SUMMED_UP_BLOCKS = 4, /* with fewer all is ~: what was seen is shown nevertheless */
 };
@@ -33,18 +31,6 @@ static const enum compare_figure headline[] = {COMPARE_CALLS,       COMPARE_KERN
 					       COMPARE_COMMIT_PEAK, COMPARE_COMMIT_CHARGED, COMPARE_VMAS_PEAK,
 					       COMPARE_MINOR_FAULTS};
 enum { HEADLINE_CNT = sizeof(headline) / sizeof(headline[0]) };
-
-static void __attribute__((format(printf, 3, 4)))
-line(const struct table *table, const char *label, const char *fmt, ...)
-{
-	va_list args;
-
-	fprintf(table->out, "%-*s", LABEL_WIDTH, label);
-	va_start(args, fmt);
-	vfprintf(table->out, fmt, args);
-	va_end(args);
-	fputc('\n', table->out);
-}
 
 static const char *config_name(const struct table *table, size_t config)
 {
@@ -105,7 +91,7 @@ static void print_configs(const struct table *table)
 		const struct compare_config *config = &report->configs->all[i];
 		const struct profile *shown = report->shown[i];
 
-		fprintf(table->out, "%-*s%s: %s", LABEL_WIDTH, i ? "" : "compared",
+		fprintf(table->out, "%-*s%s: %s", FORMAT_LABEL_WIDTH, i ? "" : "compared",
 			format__escape(config->name, escaped, sizeof(escaped)), shown->allocator);
 		if (shown->has_policy) {
 			settings__format_policy(shown->policy, policy, sizeof(policy));
@@ -130,19 +116,20 @@ static void print_settings(const struct table *table)
 		fprintf(table->out, "%s%s", separator, report->programs[i].name);
 	fprintf(table->out, "%s\n", table->plain);
 	print_configs(table);
-	line(table, "runs", "%zu blocks of one run each in random order, after a warm-up; seed %llu", report->block_cnt,
-	     (unsigned long long)report->seed);
-	line(table, "machine", "tier %d; Linux %s, %d CPUs, governor %s, THP %s, overcommit_memory %d", host->tier,
-	     host->kernel, host->cpu_cnt, report->governor[0] ? report->governor : "not known",
-	     host->thp[0] ? host->thp : "not known", host->overcommit_memory);
+	format__line(table->out, "runs", "%zu blocks of one run each in random order, after a warm-up; seed %llu",
+		     report->block_cnt, (unsigned long long)report->seed);
+	format__line(table->out, "machine", "tier %d; Linux %s, %d CPUs, governor %s, THP %s, overcommit_memory %d",
+		     host->tier, host->kernel, host->cpu_cnt, report->governor[0] ? report->governor : "not known",
+		     host->thp[0] ? host->thp : "not known", host->overcommit_memory);
 	if (report->load.start >= 0)
-		line(table, "load", "%.2f at the start, %.2f at the end, the runs themselves %.2f", report->load.start,
-		     report->load.end, report->load.own);
+		format__line(table->out, "load", "%.2f at the start, %.2f at the end, the runs themselves %.2f",
+			     report->load.start, report->load.end, report->load.own);
 	if (!host->has_trace)
-		line(table, "missing", "kernel time, faults by phase: not traced%s",
-		     host->has_self_counts ? "; calls are those of the allocator itself" : "; calls");
+		format__line(table->out, "missing", "kernel time, faults by phase: not traced%s",
+			     host->has_self_counts ? "; calls are those of the allocator itself" : "; calls");
 	for (size_t i = 0; i < report->warning_cnt; i++)
-		line(table, i ? "" : "warnings", "%s%s%s", table->alarm, report->warnings[i], table->plain);
+		format__line(table->out, i ? "" : "warnings", "%s%s%s", table->alarm, report->warnings[i],
+			     table->plain);
 }
 
 /* "name -99.8 %, name +3 %" of the headline figures that went the way of sign. */

@@ -389,6 +389,8 @@ static json_t *rusage_object(const struct profile *profile)
 	set_number(rusage, "user_ns", profile->user_ns);
 	set_number(rusage, "sys_ns", profile->sys_ns);
 	set_number(rusage, "max_rss_bytes", profile->max_rss_bytes);
+	if (profile->final_rss_bytes)
+		set_number(rusage, "final_rss_bytes", profile->final_rss_bytes);
 	set_number(rusage, "minor_faults", profile->minor_fault_cnt);
 	set_number(rusage, "major_faults", profile->major_fault_cnt);
 	return rusage;

@@ -5,16 +5,12 @@
  * they can be compared at a glance; plain ASCII unless a name is not.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "alloc/settings.h"
 #include "cli/format.h"
 #include "cli/render.h"
-
-/* Width of the label column of all lines outside the table. */
-enum { LABEL_WIDTH = 12 };
 
 struct table {
 	FILE *out;
@@ -58,18 +54,6 @@ static const char *alarm_color(const struct table *table)
 	return table->opts->has_color ? "\033[31m" : "";
 }
 
-static void __attribute__((format(printf, 3, 4)))
-line(const struct table *table, const char *label, const char *fmt, ...)
-{
-	va_list args;
-
-	fprintf(table->out, "%-*s", LABEL_WIDTH, label);
-	va_start(args, fmt);
-	vfprintf(table->out, fmt, args);
-	va_end(args);
-	fputc('\n', table->out);
-}
-
 static void print_command(const struct table *table)
 {
 	char escaped[1024];
@@ -91,16 +75,17 @@ static void print_allocator(const struct table *table)
 
 	format__escape(profile->allocator, escaped, sizeof(escaped));
 	if (!profile->has_policy) {
-		line(table, "allocator", "%s", escaped);
+		format__line(table->out, "allocator", "%s", escaped);
 	} else {
 		settings__format_policy(profile->policy, policy, sizeof(policy));
-		line(table, "allocator", "%s, policies %s", escaped, policy);
+		format__line(table->out, "allocator", "%s, policies %s", escaped, policy);
 		if (profile->tune)
-			line(table, "tunables", "%s", format__escape(profile->tune, escaped, sizeof(escaped)));
+			format__line(table->out, "tunables", "%s",
+				     format__escape(profile->tune, escaped, sizeof(escaped)));
 	}
 	if (profile->note[0])
-		line(table, "note", "%s: policies do not apply",
-		     format__escape(profile->note, escaped, sizeof(escaped)));
+		format__line(table->out, "note", "%s: policies do not apply",
+			     format__escape(profile->note, escaped, sizeof(escaped)));
 }
 
 /* "exact", or everything that is missing. */
@@ -116,11 +101,11 @@ static void print_exactness(const struct table *table)
 
 	for (int loss = 1; loss < AT_LOSS_CNT; loss++)
 		if (profile->loss_cnt[loss])
-			line(table, loss == AT_LOSS_NEVER_RETURNED ? "" : "lost", "%s %s",
-			     format__count(profile->loss_cnt[loss], cnt), texts[loss]);
+			format__line(table->out, loss == AT_LOSS_NEVER_RETURNED ? "" : "lost", "%s %s",
+				     format__count(profile->loss_cnt[loss], cnt), texts[loss]);
 	if (profile->recursion_miss_cnt)
-		line(table, "lost", "%s program runs that the kernel skipped",
-		     format__count(profile->recursion_miss_cnt, cnt));
+		format__line(table->out, "lost", "%s program runs that the kernel skipped",
+			     format__count(profile->recursion_miss_cnt, cnt));
 }
 
 static void print_settings(const struct table *table)
@@ -131,20 +116,21 @@ static void print_settings(const struct table *table)
 	print_command(table);
 	print_allocator(table);
 	if (profile->has_trace)
-		line(table, "traced", "tier %d, %s%s%s; Linux %s, %d CPUs", profile->tier,
-		     is_exact ? "" : alarm_color(table), is_exact ? "exact" : "NOT EXACT", is_exact ? "" : plain(table),
-		     profile->kernel, profile->cpu_cnt);
+		format__line(table->out, "traced", "tier %d, %s%s%s; Linux %s, %d CPUs", profile->tier,
+			     is_exact ? "" : alarm_color(table), is_exact ? "exact" : "NOT EXACT",
+			     is_exact ? "" : plain(table), profile->kernel, profile->cpu_cnt);
 	else
-		line(table, "traced", "tier 0: not traced, %s; Linux %s, %d CPUs",
-		     profile->has_self_counts ? "calls as counted by the allocator itself" : "process totals only",
-		     profile->kernel, profile->cpu_cnt);
+		format__line(table->out, "traced", "tier 0: not traced, %s; Linux %s, %d CPUs",
+			     profile->has_self_counts ? "calls as counted by the allocator itself"
+						      : "process totals only",
+			     profile->kernel, profile->cpu_cnt);
 	if (!profile->has_trace)
-		line(table, "missing", "kernel time, durations, bytes, faults by phase%s",
-		     profile->has_self_counts ? "" : ", calls");
+		format__line(table->out, "missing", "kernel time, durations, bytes, faults by phase%s",
+			     profile->has_self_counts ? "" : ", calls");
 	else if (!profile->has_faults)
-		line(table, "missing", "page faults by phase, and their time: no page fault events here");
+		format__line(table->out, "missing", "page faults by phase, and their time: no page fault events here");
 	if (table->opts->advice && table->opts->advice[0])
-		line(table, "", "%s", table->opts->advice);
+		format__line(table->out, "", "%s", table->opts->advice);
 	print_exactness(table);
 }
 
@@ -249,14 +235,15 @@ static void print_phase_line(const struct table *table, enum at_phase number)
 	uint64_t sum_ns, cnt = syscall_cnt(table, phase, &sum_ns);
 
 	if (table->profile->has_trace && !table->profile->has_faults)
-		line(table, profile__phase_name(number), "%s calls, %s", format__count(cnt, calls),
-		     format__ns(sum_ns, ns));
+		format__line(table->out, profile__phase_name(number), "%s calls, %s", format__count(cnt, calls),
+			     format__ns(sum_ns, ns));
 	else if (table->profile->has_trace)
-		line(table, profile__phase_name(number), "%s calls, %s; %s faults, %s", format__count(cnt, calls),
-		     format__ns(sum_ns, ns), format__count(minor->call_cnt + major->call_cnt, faults),
-		     format__ns(minor->sum_ns + major->sum_ns, fault_ns));
+		format__line(table->out, profile__phase_name(number), "%s calls, %s; %s faults, %s",
+			     format__count(cnt, calls), format__ns(sum_ns, ns),
+			     format__count(minor->call_cnt + major->call_cnt, faults),
+			     format__ns(minor->sum_ns + major->sum_ns, fault_ns));
 	else
-		line(table, profile__phase_name(number), "%s calls", format__count(cnt, calls));
+		format__line(table->out, profile__phase_name(number), "%s calls", format__count(cnt, calls));
 }
 
 static void print_phases(const struct table *table)
@@ -283,22 +270,22 @@ static void print_commit(const struct table *table, const struct phase_stat *pha
 	const uint64_t page_bytes = table->profile->page_bytes;
 	char cnt[FORMAT_BYTES], a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES], bytes[FORMAT_BYTES];
 
-	line(table, "commit", "charged %s pages (%s), uncharged %s, net %lld, peak %s; %s updates",
-	     format__count(commit->charged_pages, a), format__bytes(commit->charged_pages * page_bytes, bytes),
-	     format__count(commit->uncharged_pages, b), (long long)profile__net_pages(commit),
-	     format__count(commit->peak_pages, c), format__count(commit->update_cnt, cnt));
-	fprintf(table->out, "%-*supdates past the batch:", LABEL_WIDTH, "");
+	format__line(table->out, "commit", "charged %s pages (%s), uncharged %s, net %lld, peak %s; %s updates",
+		     format__count(commit->charged_pages, a), format__bytes(commit->charged_pages * page_bytes, bytes),
+		     format__count(commit->uncharged_pages, b), (long long)profile__net_pages(commit),
+		     format__count(commit->peak_pages, c), format__count(commit->update_cnt, cnt));
+	fprintf(table->out, "%-*supdates past the batch:", FORMAT_LABEL_WIDTH, "");
 	for (int batch = 0; batch < AT_BATCH_CNT; batch++)
 		fprintf(table->out, "%s %s (%s pages) %s", batch ? "," : "", profile__batch_name(batch),
 			format__count(table->profile->batch_pages[batch], a),
 			format__count(commit->past_cnt[batch], b));
 	fputc('\n', table->out);
 	if (commit->shared_pages)
-		line(table, "", "and %s pages charged for shared anonymous mappings",
-		     format__count(commit->shared_pages, a));
+		format__line(table->out, "", "and %s pages charged for shared anonymous mappings",
+			     format__count(commit->shared_pages, a));
 	if (commit->assumed_cnt)
-		line(table, "", "of it assumed: %s pages of %s calls", format__count(commit->assumed_pages, a),
-		     format__count(commit->assumed_cnt, b));
+		format__line(table->out, "", "of it assumed: %s pages of %s calls",
+			     format__count(commit->assumed_pages, a), format__count(commit->assumed_cnt, b));
 }
 
 /* A process near the limit is about to get ENOMEM from calls that have nothing to do with memory running out. */
@@ -313,8 +300,8 @@ static void print_vmas(const struct table *table, const struct phase_stat *phase
 
 	if (!vmas->start_ns)
 		return;
-	fprintf(table->out, "%-*sstart %s, peak %s, end %s", LABEL_WIDTH, "VMAs", format__count(vmas->start_cnt, a),
-		format__count(vmas->peak_cnt, b), format__count(vmas->end_cnt, c));
+	fprintf(table->out, "%-*sstart %s, peak %s, end %s", FORMAT_LABEL_WIDTH, "VMAs",
+		format__count(vmas->start_cnt, a), format__count(vmas->peak_cnt, b), format__count(vmas->end_cnt, c));
 	if (max_cnt)
 		fprintf(table->out, "; peak is %.1f %% of vm.max_map_count (%s)", 100.0 * vmas->peak_cnt / max_cnt,
 			format__count(max_cnt, max));
@@ -322,7 +309,7 @@ static void print_vmas(const struct table *table, const struct phase_stat *phase
 	for (int class = 1; class < AT_CLASS_CNT; class ++)
 		if (vmas->growth[class]) {
 			if (*separator != ',')
-				fprintf(table->out, "%-*s", LABEL_WIDTH, "");
+				fprintf(table->out, "%-*s", FORMAT_LABEL_WIDTH, "");
 			fprintf(table->out, "%s%s %+lld", separator, profile__class_name(class),
 				(long long)vmas->growth[class]);
 			separator = ", ";
@@ -330,9 +317,10 @@ static void print_vmas(const struct table *table, const struct phase_stat *phase
 	if (*separator == ',')
 		fputc('\n', table->out);
 	if (is_near)
-		line(table, "WARNING",
-		     "%sVMA count %s of vm.max_map_count %s: beyond it mmap, munmap and mprotect fail%s",
-		     alarm_color(table), format__count(vmas->peak_cnt, a), format__count(max_cnt, max), plain(table));
+		format__line(table->out, "WARNING",
+			     "%sVMA count %s of vm.max_map_count %s: beyond it mmap, munmap and mprotect fail%s",
+			     alarm_color(table), format__count(vmas->peak_cnt, a), format__count(max_cnt, max),
+			     plain(table));
 }
 
 /* Of the phase shown. */
@@ -371,15 +359,15 @@ static void print_self(const struct table *table)
 	}
 	if (has_any)
 		fputc('\n', table->out);
-	line(table, "requests", "malloc %s, free %s, realloc %s", format__count(malloc_cnt, a),
-	     format__count(free_cnt, b), format__count(realloc_cnt, c));
+	format__line(table->out, "requests", "malloc %s, free %s, realloc %s", format__count(malloc_cnt, a),
+		     format__count(free_cnt, b), format__count(realloc_cnt, c));
 	if (!request_cnt)
 		return;
 	if (profile->has_trace)
-		line(table, "", "%.2f memory syscalls and %.2f us in them per 1,000 requests", cnt * 1e3 / request_cnt,
-		     (double)sum_ns / request_cnt);
+		format__line(table->out, "", "%.2f memory syscalls and %.2f us in them per 1,000 requests",
+			     cnt * 1e3 / request_cnt, (double)sum_ns / request_cnt);
 	else
-		line(table, "", "%.2f memory syscalls per 1,000 requests", cnt * 1e3 / request_cnt);
+		format__line(table->out, "", "%.2f memory syscalls per 1,000 requests", cnt * 1e3 / request_cnt);
 }
 
 /* What share of the system time the classes explain. Said with care: the two are not measured alike. */
@@ -393,30 +381,32 @@ static void print_share(const struct table *table)
 		sum_ns += table->total->classes[class].sum_ns;
 	if (!profile->sys_ns)
 		return;
-	line(table, "system time", "%s in the classes of all phases, %s of the process: %.0f %%%s",
-	     format__ns(sum_ns, ns), format__ns(profile->sys_ns, sys), 100.0 * sum_ns / profile->sys_ns,
-	     sum_ns > profile->sys_ns ? " (time in calls includes waiting)" : "");
+	format__line(table->out, "system time", "%s in the classes of all phases, %s of the process: %.0f %%%s",
+		     format__ns(sum_ns, ns), format__ns(profile->sys_ns, sys), 100.0 * sum_ns / profile->sys_ns,
+		     sum_ns > profile->sys_ns ? " (time in calls includes waiting)" : "");
 }
 
 static void print_process(const struct table *table)
 {
 	const struct profile *profile = table->profile;
 	char user[FORMAT_BYTES], sys[FORMAT_BYTES], wall[FORMAT_BYTES], rss[FORMAT_BYTES];
-	char minor[FORMAT_BYTES], major[FORMAT_BYTES];
+	char minor[FORMAT_BYTES], major[FORMAT_BYTES], final[FORMAT_BYTES + 16] = "";
 	const char *name = profile->exit_signal ? sigabbrev_np(profile->exit_signal) : NULL;
 
-	line(table, "process", "user %s, system %s, wall %s, max RSS %s", format__ns(profile->user_ns, user),
-	     format__ns(profile->sys_ns, sys), format__ns(profile->wall_ns, wall),
-	     format__bytes(profile->max_rss_bytes, rss));
-	line(table, "", "%s minor and %s major faults", format__count(profile->minor_fault_cnt, minor),
-	     format__count(profile->major_fault_cnt, major));
+	if (profile->final_rss_bytes)
+		snprintf(final, sizeof(final), ", %s at the end", format__bytes(profile->final_rss_bytes, rss));
+	format__line(table->out, "process", "user %s, system %s, wall %s, max RSS %s%s",
+		     format__ns(profile->user_ns, user), format__ns(profile->sys_ns, sys),
+		     format__ns(profile->wall_ns, wall), format__bytes(profile->max_rss_bytes, rss), final);
+	format__line(table->out, "", "%s minor and %s major faults", format__count(profile->minor_fault_cnt, minor),
+		     format__count(profile->major_fault_cnt, major));
 	if (!profile->has_exit)
 		return;
 	if (profile->exit_signal)
-		line(table, "ended", "signal %d%s%s%s", profile->exit_signal, name ? " (" : "", name ? name : "",
-		     name ? ")" : "");
+		format__line(table->out, "ended", "signal %d%s%s%s", profile->exit_signal, name ? " (" : "",
+			     name ? name : "", name ? ")" : "");
 	else
-		line(table, "ended", "exit %d", profile->exit_status);
+		format__line(table->out, "ended", "exit %d", profile->exit_status);
 }
 
 /* "text: name 12, name 3" for the syscalls that have a count. */
@@ -431,7 +421,7 @@ static void print_by_syscall(const struct table *table, const char *label, const
 		sum += cnt[syscall];
 	if (!sum)
 		return;
-	fprintf(table->out, "%-*s%s %s", LABEL_WIDTH, label, format__count(sum, count), text);
+	fprintf(table->out, "%-*s%s %s", FORMAT_LABEL_WIDTH, label, format__count(sum, count), text);
 	for (int syscall = 1; syscall < AT_SYS_CNT; syscall++)
 		if (cnt[syscall]) {
 			fprintf(table->out, "%s%s %s", separator, profile__syscall_name(syscall),
@@ -449,7 +439,7 @@ static void print_advices(const struct table *table)
 	for (int advice = 0; advice < AT_ADVICE_CNT; advice++)
 		if (table->profile->advice_cnt[advice]) {
 			if (*separator != ',')
-				fprintf(table->out, "%-*s", LABEL_WIDTH, "advices");
+				fprintf(table->out, "%-*s", FORMAT_LABEL_WIDTH, "advices");
 			fprintf(table->out, "%s%d%s %s", separator, advice, advice == AT_ADVICE_CNT - 1 ? "+" : "",
 				format__count(table->profile->advice_cnt[advice], count));
 			separator = ", ";
@@ -470,9 +460,9 @@ static void print_check(const struct table *table)
 			if (strcmp(profile__class_name(class), profile__kind_name(kind)) != 0 ||
 			    call_cnt >= table->total->self.call_cnt[kind])
 				continue;
-			line(table, "CHECK", "%s%s: %s traced, but the allocator counted %s%s", alarm_color(table),
-			     profile__class_name(class), format__count(call_cnt, traced),
-			     format__count(table->total->self.call_cnt[kind], self), plain(table));
+			format__line(table->out, "CHECK", "%s%s: %s traced, but the allocator counted %s%s",
+				     alarm_color(table), profile__class_name(class), format__count(call_cnt, traced),
+				     format__count(table->total->self.call_cnt[kind], self), plain(table));
 		}
 }
 
@@ -482,9 +472,10 @@ static void print_cost(const struct table *table)
 	char runs[FORMAT_BYTES], ns[FORMAT_BYTES];
 
 	if (profile->bpf_run_cnt)
-		line(table, "self cost", "%s program runs, %s%s (%s)", format__count(profile->bpf_run_cnt, runs),
-		     profile->is_bpf_measured ? "" : "about ", format__ns(profile->bpf_ns, ns),
-		     profile->is_bpf_measured ? "measured by the kernel" : "from a calibration");
+		format__line(table->out, "self cost", "%s program runs, %s%s (%s)",
+			     format__count(profile->bpf_run_cnt, runs), profile->is_bpf_measured ? "" : "about ",
+			     format__ns(profile->bpf_ns, ns),
+			     profile->is_bpf_measured ? "measured by the kernel" : "from a calibration");
 }
 
 int render__table(FILE *out, const struct profile *profile, const struct render_opts *opts)

@@ -160,6 +160,20 @@ static int tracer__collect_counters(struct tracer *tracer, struct profile *profi
 	return err;
 }
 
+/* Each CPU has the most that it saw. */
+static int tracer__collect_final(struct tracer *tracer, struct profile *profile)
+{
+	uint64_t *pages = calloc((size_t)tracer->cpu_cnt, sizeof(*pages)), page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint32_t key = 0;
+	int err = pages ? bpf_map_lookup_elem(bpf_map__fd(tracer->skel->maps.final_pages), &key, pages) : -ENOMEM;
+
+	for (int cpu = 0; !err && cpu < tracer->cpu_cnt; cpu++)
+		if (pages[cpu] * page_bytes > profile->final_rss_bytes)
+			profile->final_rss_bytes = pages[cpu] * page_bytes;
+	free(pages);
+	return err;
+}
+
 static int tracer__collect_ledgers(struct tracer *tracer, struct profile *profile)
 {
 	profile->ledgers = tracer->opts.ledgers;
@@ -189,6 +203,8 @@ int tracer__collect(struct tracer *tracer, struct profile *profile)
 		err = tracer__collect_programs(tracer, profile);
 	if (!err)
 		err = tracer__collect_ledgers(tracer, profile);
+	if (!err)
+		err = tracer__collect_final(tracer, profile);
 	if (!err) {
 		profile__total(profile, total);
 		tracer__price(tracer, total, profile);
