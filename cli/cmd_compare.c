@@ -14,6 +14,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/render_compare.h"
+#include "cli/saved.h"
 
 enum {
 	OPT_POLICY = 256,
@@ -31,13 +32,14 @@ enum {
 	OPT_TIER,
 	OPT_COLOR,
 	OPT_NO_LEDGERS,
+	OPT_SAVE,
 };
 
 enum { DEFAULT_BLOCK_CNT = 10, MAX_BLOCK_CNT = 100000, PROGRAM_MAX = 64 };
 
 struct compare_opts {
 	struct compare_configs configs;
-	const char *base, *tune, *output;
+	const char *base, *tune, *output, *save;
 	bool is_matrix, is_json, has_seed;
 	enum color color;
 	struct compare_plan plan;
@@ -61,6 +63,7 @@ static const struct argp_option options[] = {
 	{"user", OPT_USER, "USER", 0, "Run the command as USER (default: you, also under sudo)", 1},
 	{"json", 'j', NULL, 0, "Report as JSON", 2},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stdout, stderr with --show-output)", 2},
+	{"save", OPT_SAVE, "FILE", 0, "Save all runs and their settings, for 'alloctrace report'", 2},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 2},
 	{"tier", OPT_TIER, "N", 0, "Trace with tier N at most: 0 is no kernel tracing (default: the best)", 2},
 	{"no-ledgers", OPT_NO_LEDGERS, NULL, 0, "Keep no ledgers: the cheapest tracing", 2},
@@ -163,6 +166,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_TUNE: opts->tune = arg; return 0;
 	case 'j': opts->is_json = true; return 0;
 	case 'o': opts->output = arg; return 0;
+	case OPT_SAVE: opts->save = arg; return 0;
 	case ARGP_KEY_ARG: return parse_word(arg, opts, state);
 	case ARGP_KEY_END:
 		if (opts->program_cnt || opts->plan.command)
@@ -247,6 +251,8 @@ static int compare(struct compare_opts *opts)
 		opts->plan.seed >>= 32; /* short enough to be typed again */
 	if (!status)
 		status = compare_runs__prepare(&runs, &opts->plan, opts->programs, opts->program_cnt, &report);
+	if (!status && opts->save)
+		status = saved__check(opts->save);
 	if (!status)
 		/* Standard output, unless the commands write there. */
 		status = output__open(&output, opts->output || opts->plan.is_showing_output ? opts->output : "-");
@@ -255,6 +261,8 @@ static int compare(struct compare_opts *opts)
 	if (!status) {
 		render_compare__warn(&report);
 		status = write_report(opts, &output, &report);
+		if (opts->save && saved__write_comparison(opts->save, &report))
+			status = AT_EXIT_OWN;
 	}
 	if (!status && report.signal)
 		status = 128 + report.signal;

@@ -39,6 +39,7 @@ static void print_verbs(void)
 	     "  alloctrace run [OPTION...] SCENARIO [ARG...]      a bundled scenario\n"
 	     "  alloctrace run [OPTION...] -- COMMAND [ARG...]    any program\n"
 	     "  alloctrace compare [OPTION...] SCENARIO...        policies against each other\n"
+	     "  alloctrace report FILE                            what --save has saved\n"
 	     "  alloctrace policy -p PID [SET]                    policies of a running process\n"
 	     "\n"
 	     "Verbs:");

@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include "cli/cmd.h"
-#include "cli/feature.h"
 #include "cli/ledger.h"
 #include "cli/msg.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/preload.h"
 #include "cli/render.h"
+#include "cli/saved.h"
 #include "cli/session.h"
 
 enum {
@@ -27,10 +27,11 @@ enum {
 	OPT_COLOR,
 	OPT_LEDGERS,
 	OPT_NO_LEDGERS,
+	OPT_SAVE,
 };
 
 struct run_opts {
-	const char *policy, *tune, *allocator, *user, *output;
+	const char *policy, *tune, *allocator, *user, *output, *save;
 	bool is_following, is_json, is_measuring_bpf;
 	enum color color;
 	int tier;
@@ -57,6 +58,7 @@ static const struct argp_option options[] = {
 	{"user", OPT_USER, "USER", 0, "Run the command as USER (default: you, also under sudo)", 0},
 	{"json", 'j', NULL, 0, "Report as JSON", 1},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stderr)", 1},
+	{"save", OPT_SAVE, "FILE", 0, "Save all that was measured, for 'alloctrace report'", 1},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 1},
 	{"tier", OPT_TIER, "N", 0, "Trace with tier N at most: 0 is no kernel tracing (default: the best)", 2},
 	{"ledgers", OPT_LEDGERS, "LIST", 0, "Keep these only: commit, vmas, all, none (default: all)", 2},
@@ -96,6 +98,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_USER: opts->user = arg; return 0;
 	case 'j': opts->is_json = true; return 0;
 	case 'o': opts->output = arg; return 0;
+	case OPT_SAVE: opts->save = arg; return 0;
 	case OPT_BPF_STATS: opts->is_measuring_bpf = true; return 0;
 	case OPT_NO_LEDGERS: opts->ledgers = 0; return 0;
 	case OPT_LEDGERS:
@@ -135,13 +138,10 @@ const struct argp cmd_run_argp = {
 static int render(FILE *out, const void *data)
 {
 	const struct run *run = data;
-	char advice[256] = "";
-	struct render_opts opts = {.has_color = output__wants_color(&run->output, run->opts.color), .advice = advice};
+	struct render_opts opts = {.has_color = output__wants_color(&run->output, run->opts.color)};
 
-	if (run->opts.is_json)
-		return render__json(out, run->measured.profile);
-	feature__advice(&run->session.features, run->session.tier, advice, sizeof(advice));
-	return render__table(out, run->measured.profile, &opts);
+	return run->opts.is_json ? render__json(out, run->measured.profile)
+				 : render__table(out, run->measured.profile, &opts);
 }
 
 static int prepare(struct run *run)
@@ -168,7 +168,9 @@ static int prepare(struct run *run)
 		status = session__prepare(&run->session, &config, &run->measured);
 	if (!status)
 		status = session__choose_tier(&run->session);
-	return status ? status : output__open(&run->output, run->opts.output);
+	if (!status && opts->save)
+		status = saved__check(opts->save);
+	return status ? status : output__open(&run->output, opts->output);
 }
 
 int cmd_run(int argc, char **argv)
@@ -192,6 +194,8 @@ int cmd_run(int argc, char **argv)
 	}
 	if (has_report)
 		status = output__write(&run.output, render, &run);
+	if (has_report && run.opts.save && saved__write_profile(run.opts.save, run.measured.profile))
+		status = AT_EXIT_OWN;
 	session__free_run(&run.measured);
 	session__close(&run.session);
 	return has_report && !status ? target__pass_on(&run.measured.target) : status;

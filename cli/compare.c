@@ -50,6 +50,20 @@ const struct compare_stat *compare__stat(const struct comparison *comparison, si
 	return &comparison->stats[config * COMPARE_FIGURE_CNT + figure];
 }
 
+int compare__resize(struct comparison *comparison, size_t block_cnt)
+{
+	free(comparison->values);
+	comparison->values = calloc(block_cnt * comparison->config_cnt * COMPARE_FIGURE_CNT, sizeof(double));
+	comparison->block_cnt = comparison->values ? block_cnt : 0;
+	return comparison->values ? 0 : -ENOMEM;
+}
+
+void compare__set_value(struct comparison *comparison, size_t block, size_t config, enum compare_figure figure,
+			double value)
+{
+	*value_at(comparison, block, config, figure) = value;
+}
+
 static bool is_fault(int class)
 {
 	return profile__class_syscall(class) == AT_SYS_INVALID;

@@ -82,6 +82,11 @@ int compare__add(struct comparison *comparison, size_t block, size_t config, con
 /* Forgets an unfinished last block and computes the statistics; there must be a block left. */
 int compare__finish(struct comparison *comparison, size_t block_cnt, uint64_t seed);
 
+/* For a comparison whose runs are known already: room for them, all 0; and each value. */
+int compare__resize(struct comparison *comparison, size_t block_cnt);
+void compare__set_value(struct comparison *comparison, size_t block, size_t config, enum compare_figure figure,
+			double value);
+
 double compare__value(const struct comparison *comparison, size_t block, size_t config, enum compare_figure figure);
 const struct compare_stat *compare__stat(const struct comparison *comparison, size_t config,
 					 enum compare_figure figure);

@@ -2,14 +2,17 @@
 /* Sums, quantiles and names of a finished measurement. Pure arithmetic. */
 #include "cli/profile.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct profile *profile__new(void)
 {
 	struct profile *profile = calloc(1, sizeof(*profile));
 
-	if (profile)
-		profile->overcommit_memory = -1;
+	if (!profile)
+		return NULL;
+	snprintf(profile->version, sizeof(profile->version), "%s", AT_VERSION);
+	profile->overcommit_memory = -1;
 	return profile;
 }
 

@@ -61,7 +61,8 @@ struct phase_stat {
 };
 
 struct profile {
-	/* tool */
+	/* tool; each member has a line in profile_fields.c */
+	char version[32]; /* of the alloctrace that measured */
 	int tier;         /* 2, 1, 0 */
 	bool has_trace;   /* classes are measured (tier >= 1) */
 	bool has_faults;  /* the fault classes are measured, too */
@@ -77,6 +78,7 @@ struct profile {
 	uint64_t commit_start_pages;           /* charged by targets before they were traced */
 	uint64_t bpf_run_cnt, bpf_ns;          /* self cost; 0 runs = not known */
 	bool is_bpf_measured;                  /* by BPF_ENABLE_STATS, not runs x calibration */
+	char advice[256];                      /* how to get what is missing, "" = nothing to say */
 
 	/* host */
 	char kernel[128];

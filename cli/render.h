@@ -13,7 +13,6 @@
 
 struct render_opts {
 	bool has_color;
-	const char *advice; /* how to get what is missing; NULL or "" = nothing to say */
 };
 
 /* 0, or -ENOMEM; errors of the stream are left in the stream. */

@@ -3,8 +3,10 @@
  * A comparison as JSON, schema alloctrace.comparison/1 (docs/output.md). What
  * was not measured, or has no value, is absent.
  */
+#include <errno.h>
 #include <math.h>
 
+#include "cli/json_text.h"
 #include "cli/render_compare.h"
 #include "cli/render_json.h"
 
@@ -89,7 +91,7 @@ static json_t *program_object(const struct compare_report *report, const struct 
 	json_t *object = json_object(), *configs = json_object(), *effects = json_object();
 	char key[COMPARE_NAME_BYTES];
 
-	render_json__set_text(object, "name", program->name);
+	json_text__set(object, "name", program->name);
 	json_object_set_new(object, "phase", json_string(comparison->has_phases ? "measured" : "all"));
 	if (report->shown[0]->has_trace)
 		json_object_set_new(object, "exact", json_boolean(comparison->is_exact));
@@ -116,10 +118,10 @@ static json_t *program_object(const struct compare_report *report, const struct 
 
 static json_t *config_object(const struct compare_config *config, const struct profile *shown)
 {
-	json_t *object = json_object(), *env = json_array();
+	json_t *object = json_object();
 
-	render_json__set_text(object, "name", config->name);
-	render_json__set_text(object, "allocator", shown->allocator);
+	json_text__set(object, "name", config->name);
+	json_text__set(object, "allocator", shown->allocator);
 	if (shown->has_policy) {
 		json_t *policy = json_array();
 
@@ -131,9 +133,7 @@ static json_t *config_object(const struct compare_config *config, const struct p
 		json_object_set_new(object, "policy", policy);
 		json_object_set_new(object, "tune", render_json__tune(shown->tune));
 	}
-	for (char **var = config->env; var && *var; var++)
-		json_array_append_new(env, json_string(*var));
-	json_object_set_new(object, "env", env);
+	json_text__set_array(object, "env", config->env);
 	return object;
 }
 
@@ -158,7 +158,7 @@ static json_t *host_object(const struct compare_report *report)
 	json_t *host = render_json__host(report->shown[0]);
 
 	if (report->governor[0])
-		render_json__set_text(host, "governor", report->governor);
+		json_text__set(host, "governor", report->governor);
 	if (report->load.start >= 0) {
 		set_real(host, "load_start", report->load.start);
 		set_real(host, "load_end", report->load.end);
@@ -186,7 +186,7 @@ static json_t *geometric_object(const struct compare_report *report)
 	return object;
 }
 
-int render_compare__json(FILE *out, const struct compare_report *report)
+json_t *render_json__comparison(const struct compare_report *report)
 {
 	json_t *document = json_object(), *configs = json_array(), *programs = json_array(), *warnings = json_array();
 
@@ -196,9 +196,10 @@ int render_compare__json(FILE *out, const struct compare_report *report)
 		json_array_append_new(programs, program_object(report, &report->programs[i]));
 	for (size_t i = 0; i < report->warning_cnt; i++)
 		json_array_append_new(warnings, json_string(report->warnings[i]));
-	json_object_set_new(document, "schema", json_string("alloctrace.comparison/1"));
-	json_object_set_new(document, "tool",
-			    json_pack("{s:s, s:i}", "version", AT_VERSION, "tier", report->shown[0]->tier));
+	json_object_set_new(document, "schema", json_string(RENDER_JSON_COMPARISON));
+	json_object_set_new(
+		document, "tool",
+		json_pack("{s:s, s:i}", "version", report->shown[0]->version, "tier", report->shown[0]->tier));
 	json_object_set_new(document, "host", host_object(report));
 	json_object_set_new(document, "method", method_object(report));
 	json_object_set_new(document, "configurations", configs);
@@ -206,6 +207,15 @@ int render_compare__json(FILE *out, const struct compare_report *report)
 	if (report->program_cnt > 1)
 		json_object_set_new(document, "geometric_means", geometric_object(report));
 	json_object_set_new(document, "warnings", warnings);
+	return document;
+}
+
+int render_compare__json(FILE *out, const struct compare_report *report)
+{
+	json_t *document = render_json__comparison(report);
+
+	if (!document)
+		return -ENOMEM;
 	/* A failed write shows in ferror(out), which the caller looks at. */
 	if (!json_dumpf(document, out, JSON_INDENT(2)))
 		fputc('\n', out);

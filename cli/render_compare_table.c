@@ -111,7 +111,7 @@ static void print_settings(const struct table *table)
 	const struct profile *host = report->shown[0];
 	const char *separator = " ";
 
-	fprintf(table->out, "%salloctrace %s compare:", table->bold, AT_VERSION);
+	fprintf(table->out, "%salloctrace %s compare:", table->bold, host->version);
 	for (size_t i = 0; i < report->program_cnt; i++, separator = ", ")
 		fprintf(table->out, "%s%s", separator, report->programs[i].name);
 	fprintf(table->out, "%s\n", table->plain);

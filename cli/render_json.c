@@ -3,12 +3,6 @@
  * The JSON report, schema alloctrace.profile/1 (docs/output.md). What was not
  * measured is absent, never 0; a class that was measured and had no call has
  * 0 calls and no durations.
- *
- * Text: JSON is Unicode, arguments and paths are bytes. Valid UTF-8 is written
- * as it is (the writer escapes quotes and control characters). In anything else
- * each broken byte becomes U+FFFD, and a second key, named with "_latin1" at the
- * end, holds the whole text with one character U+0000-U+00FF a byte: encoding
- * it as Latin-1 gives the original back.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -16,6 +10,7 @@
 #include <string.h>
 
 #include "alloc/settings.h"
+#include "cli/json_text.h"
 #include "cli/render.h"
 #include "cli/render_json.h"
 
@@ -27,96 +22,6 @@ static json_t *number(uint64_t value)
 static void set_number(json_t *object, const char *key, uint64_t value)
 {
 	json_object_set_new(object, key, number(value));
-}
-
-static bool is_utf8(const char *text)
-{
-	json_t *probe = json_string(text);
-
-	json_decref(probe);
-	return probe;
-}
-
-/* Bytes of the valid UTF-8 character at `at`, 0 when it is broken: by the JSON library's own judgement. */
-static size_t character_bytes(const char *at)
-{
-	for (size_t bytes = 1; bytes <= strnlen(at, 4); bytes++) {
-		json_t *probe = json_stringn(at, bytes);
-
-		if (probe) {
-			json_decref(probe);
-			return bytes;
-		}
-	}
-	return 0;
-}
-
-static json_t *text_replaced(const char *text)
-{
-	char *copy = malloc(3 * strlen(text) + 1), *to = copy;
-	json_t *result;
-
-	if (!copy)
-		return NULL;
-	while (*text) {
-		size_t bytes = character_bytes(text);
-
-		memcpy(to, bytes ? text : "\xef\xbf\xbd", bytes ? bytes : 3);
-		to += bytes ? bytes : 3;
-		text += bytes ? bytes : 1;
-	}
-	result = json_stringn(copy, to - copy);
-	free(copy);
-	return result;
-}
-
-static json_t *text_latin1(const char *text)
-{
-	char *copy = malloc(2 * strlen(text) + 1), *to = copy;
-	json_t *result;
-
-	if (!copy)
-		return NULL;
-	for (; *text; text++) {
-		unsigned char byte = *text;
-
-		if (byte >= 0x80)
-			*to++ = 0xc0 | byte >> 6;
-		*to++ = byte >= 0x80 ? 0x80 | (byte & 0x3f) : byte;
-	}
-	result = json_stringn(copy, to - copy);
-	free(copy);
-	return result;
-}
-
-void render_json__set_text(json_t *object, const char *key, const char *text)
-{
-	char second[64];
-
-	if (is_utf8(text)) {
-		json_object_set_new(object, key, json_string(text));
-		return;
-	}
-	json_object_set_new(object, key, text_replaced(text));
-	snprintf(second, sizeof(second), "%s_latin1", key);
-	json_object_set_new(object, second, text_latin1(text));
-}
-
-static void set_command(json_t *target, char **argv)
-{
-	json_t *command = json_array(), *latin1 = json_array();
-	bool is_valid = true;
-
-	for (char **arg = argv; arg && *arg; arg++) {
-		is_valid &= is_utf8(*arg);
-		json_array_append_new(command, text_replaced(*arg));
-		json_array_append_new(latin1, text_latin1(*arg));
-	}
-	json_object_set_new(target, "command", command);
-	if (is_valid)
-		json_decref(latin1);
-	else
-		json_object_set_new(target, "command_latin1", latin1);
 }
 
 /* Adds object under key when it has something in it. */
@@ -277,7 +182,7 @@ static json_t *tool_object(const struct profile *profile)
 {
 	json_t *tool = json_object(), *lost = json_object();
 
-	json_object_set_new(tool, "version", json_string(AT_VERSION));
+	json_object_set_new(tool, "version", json_string(profile->version));
 	set_number(tool, "tier", profile->tier);
 	if (profile->has_self_counts)
 		set_number(tool, "self_count_processes", profile->self_process_cnt);
@@ -304,12 +209,12 @@ json_t *render_json__host(const struct profile *profile)
 {
 	json_t *host = json_object();
 
-	render_json__set_text(host, "kernel", profile->kernel);
+	json_text__set(host, "kernel", profile->kernel);
 	set_number(host, "cpus", profile->cpu_cnt);
 	set_number(host, "page_bytes", profile->page_bytes);
 	set_number(host, "ram_pages", profile->ram_pages);
 	if (profile->thp[0])
-		render_json__set_text(host, "thp", profile->thp);
+		json_text__set(host, "thp", profile->thp);
 	if (profile->overcommit_memory >= 0)
 		set_number(host, "overcommit_memory", profile->overcommit_memory);
 	return host;
@@ -360,9 +265,9 @@ static json_t *target_object(const struct profile *profile)
 {
 	json_t *target = json_object();
 
-	set_command(target, profile->argv);
+	json_text__set_array(target, "command", profile->argv);
 	json_object_set_new(target, "pids", json_pack("[i]", (int)profile->pid));
-	render_json__set_text(target, "allocator", profile->allocator);
+	json_text__set(target, "allocator", profile->allocator);
 	if (profile->has_policy) {
 		json_t *policy = json_array();
 
@@ -375,7 +280,7 @@ static json_t *target_object(const struct profile *profile)
 		json_object_set_new(target, "tune", render_json__tune(profile->tune));
 	}
 	if (profile->note[0])
-		render_json__set_text(target, "note", profile->note);
+		json_text__set(target, "note", profile->note);
 	if (profile->has_exit)
 		json_object_set_new(target, "exit", exit_object(profile));
 	return target;
@@ -433,18 +338,18 @@ static json_t *phases_object(const struct profile *profile, const struct phase_s
 	return phases;
 }
 
-int render__json(FILE *out, const struct profile *profile)
+json_t *render_json__document(const struct profile *profile)
 {
 	struct phase_stat *total = malloc(sizeof(*total));
 	json_t *document = json_object();
-	int err = 0;
 
 	if (!total || !document) {
-		err = -ENOMEM;
-		goto out;
+		free(total);
+		json_decref(document);
+		return NULL;
 	}
 	profile__total(profile, total);
-	json_object_set_new(document, "schema", json_string("alloctrace.profile/1"));
+	json_object_set_new(document, "schema", json_string(RENDER_JSON_PROFILE));
 	json_object_set_new(document, "tool", tool_object(profile));
 	json_object_set_new(document, "host", render_json__host(profile));
 	json_object_set_new(document, "target", target_object(profile));
@@ -454,11 +359,19 @@ int render__json(FILE *out, const struct profile *profile)
 	set_if_any(document, "advices", advice_counts(profile));
 	json_object_set_new(document, "phases", phases_object(profile, total));
 	json_object_set_new(document, "total", phase_object(profile, total));
+	free(total);
+	return document;
+}
+
+int render__json(FILE *out, const struct profile *profile)
+{
+	json_t *document = render_json__document(profile);
+
+	if (!document)
+		return -ENOMEM;
 	/* A failed write shows in ferror(out), which the caller looks at. */
 	if (!json_dumpf(document, out, JSON_INDENT(2)))
 		fputc('\n', out);
-out:
 	json_decref(document);
-	free(total);
-	return err;
+	return 0;
 }

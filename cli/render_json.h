@@ -7,9 +7,16 @@
 #include <jansson.h>
 
 #include "cli/profile.h"
+#include "cli/render_compare.h"
 
-/* Text that need not be UTF-8; see the top of render_json.c. */
-void render_json__set_text(json_t *object, const char *key, const char *text);
+/* The schemas. */
+#define RENDER_JSON_PROFILE "alloctrace.profile/1"
+#define RENDER_JSON_COMPARISON "alloctrace.comparison/1"
+
+/* The whole documents; NULL when out of memory. */
+json_t *render_json__document(const struct profile *profile);
+json_t *render_json__comparison(const struct compare_report *report);
+
 /* The machine. */
 json_t *render_json__host(const struct profile *profile);
 /* Each tunable of a --tune list; NULL is an empty list. */

@@ -58,7 +58,7 @@ static void print_command(const struct table *table)
 {
 	char escaped[1024];
 
-	fprintf(table->out, "%salloctrace %s:", bold(table), AT_VERSION);
+	fprintf(table->out, "%salloctrace %s:", bold(table), table->profile->version);
 	for (char **arg = table->profile->argv; arg && *arg; arg++) {
 		bool is_quoted = !**arg || strpbrk(*arg, " '\"");
 
@@ -129,8 +129,8 @@ static void print_settings(const struct table *table)
 			     profile->has_self_counts ? "" : ", calls");
 	else if (!profile->has_faults)
 		format__line(table->out, "missing", "page faults by phase, and their time: no page fault events here");
-	if (table->opts->advice && table->opts->advice[0])
-		format__line(table->out, "", "%s", table->opts->advice);
+	if (profile->advice[0])
+		format__line(table->out, "", "%s", profile->advice);
 	print_exactness(table);
 }
 

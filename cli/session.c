@@ -233,6 +233,7 @@ static int collect(struct session *session, struct session_run *run)
 		return AT_EXIT_OWN;
 	run->profile->tier = session->tier;
 	run->profile->has_trace = run->tracer;
+	feature__advice(&session->features, session->tier, run->profile->advice, sizeof(run->profile->advice));
 	host__fill(run->profile);
 	fill_from_target(run);
 	fill_from_counters(run);

@@ -13,8 +13,8 @@ wrong() {
 	has "$label: names the known" err "$known"
 }
 
-wrong verb "known: run, compare, policy, list, check, help" frobnicate
-wrong help-verb "known: run, compare, policy, list, check, help" help frobnicate
+wrong verb "known: run, compare, report, policy, list, check, help" frobnicate
+wrong help-verb "known: run, compare, report, policy, list, check, help" help frobnicate
 wrong option --allocator run --frobnicate trim_loop
 wrong letter --allocator run -Z trim_loop
 wrong option-value "needs a value" run --policy

@@ -206,10 +206,11 @@ static void test_table_says_what_is_missing(void **state)
 static void test_table_without_tracing(void **state)
 {
 	struct profile *profile = new_profile("x");
-	struct render_opts opts = {.advice = "run it with sudo"};
+	struct render_opts opts = {0};
 	char *text;
 
 	(void)state;
+	strcpy(profile->advice, "run it with sudo");
 	profile->tier = 0;
 	profile->has_trace = false;
 	profile->has_faults = false;
