@@ -15,6 +15,7 @@
 #include "cli/output.h"
 #include "cli/render_compare.h"
 #include "cli/saved.h"
+#include "cli/scenarios.h"
 
 enum {
 	OPT_POLICY = 256,
@@ -23,8 +24,10 @@ enum {
 	OPT_CONFIG,
 	OPT_MATRIX,
 	OPT_BASE,
+	OPT_ALL,
 	OPT_RUNS,
 	OPT_TIME,
+	OPT_PRECISION,
 	OPT_SEED,
 	OPT_SHOW_OUTPUT,
 	OPT_NO_FOLLOW,
@@ -35,16 +38,17 @@ enum {
 	OPT_SAVE,
 };
 
-enum { DEFAULT_BLOCK_CNT = 10, MAX_BLOCK_CNT = 100000, PROGRAM_MAX = 64 };
+enum { DEFAULT_BLOCK_CNT = 10, DEFAULT_PRECISION_PERCENT = 2, PROGRAM_MAX = 64 };
 
 struct compare_opts {
 	struct compare_configs configs;
 	const char *base, *tune, *output, *save;
-	bool is_matrix, is_json, has_seed;
+	bool is_matrix, is_all, is_json, has_seed, has_precision;
 	enum color color;
 	struct compare_plan plan;
 	char *programs[PROGRAM_MAX];
 	size_t program_cnt;
+	struct scenarios scenarios; /* with --all: owns the names */
 };
 
 static const struct argp_option options[] = {
@@ -55,8 +59,12 @@ static const struct argp_option options[] = {
 	{"matrix", OPT_MATRIX, NULL, 0, "Compare all 16 sets of policies, and show the effect of each and of pairs", 0},
 	{"base", OPT_BASE, "NAME", 0, "Changes are against this configuration (default: the first)", 0},
 	{"tune", OPT_TUNE, "NAME=VALUE,...", 0, "Tunables, where a configuration has none of its own", 0},
+	{"all", OPT_ALL, NULL, 0, "All bundled scenarios", 0},
 	{"runs", OPT_RUNS, "N", 0, "Blocks: one run of each configuration (default: 10)", 1},
-	{"time", OPT_TIME, "DURATION", 0, "Begin no block that would end later, as 30s or 5m", 1},
+	{"time", OPT_TIME, "DURATION", 0,
+	 "Go on after these blocks until times are precise, but begin no block that would end later, as 30s or 5m", 1},
+	{"precision", OPT_PRECISION, "PERCENT", 0,
+	 "With --time: 95 % intervals of kernel and wall time within this of their median (default: 2)", 1},
 	{"seed", OPT_SEED, "N", 0, "Of the order of the runs and the intervals (default: a new one, printed)", 1},
 	{"show-output", OPT_SHOW_OUTPUT, NULL, 0, "Let the commands write to standard output", 1},
 	{"no-follow", OPT_NO_FOLLOW, NULL, 0, "Only the command's own process, not its children", 1},
@@ -102,6 +110,17 @@ static bool parse_duration(const char *text, uint64_t *ns)
 	return false;
 }
 
+static bool parse_percent(const char *text, double *percent)
+{
+	char *end;
+
+	*percent = strtod(text, &end);
+	if (*text >= '0' && *text <= '9' && !*end && *percent > 0 && *percent <= 100)
+		return true;
+	msg__error("--precision: '%s' is not a number of percent above 0, up to 100", text);
+	return false;
+}
+
 /* What is about the runs themselves. */
 static error_t parse_plan(int key, const char *arg, struct compare_opts *opts)
 {
@@ -110,11 +129,14 @@ static error_t parse_plan(int key, const char *arg, struct compare_opts *opts)
 
 	switch (key) {
 	case OPT_RUNS:
-		if (!parse_number("--runs", arg, 1, MAX_BLOCK_CNT, &number))
+		if (!parse_number("--runs", arg, 1, COMPARE_BLOCK_MAX, &number))
 			return OPTIONS_SAID;
 		opts->plan.block_cnt = number;
 		return 0;
 	case OPT_TIME: return parse_duration(arg, &opts->plan.limit_ns) ? 0 : OPTIONS_SAID;
+	case OPT_PRECISION:
+		opts->has_precision = true;
+		return parse_percent(arg, &opts->plan.precision_percent) ? 0 : OPTIONS_SAID;
 	case OPT_SEED:
 		opts->has_seed = true;
 		return parse_number("--seed", arg, 0, UINT64_MAX, &opts->plan.seed) ? 0 : OPTIONS_SAID;
@@ -153,6 +175,23 @@ static error_t parse_word(char *arg, struct compare_opts *opts, struct argp_stat
 	return 0;
 }
 
+static error_t check_words(const struct compare_opts *opts)
+{
+	if (opts->is_all && (opts->program_cnt || opts->plan.command)) {
+		msg__error("compare: --all has scenarios of its own: no other ones, and no command, beside it");
+		return OPTIONS_SAID;
+	}
+	if (opts->has_precision && !opts->plan.limit_ns) {
+		msg__error("--precision needs --time: how long may it take?");
+		return OPTIONS_SAID;
+	}
+	if (opts->program_cnt || opts->plan.command || opts->is_all)
+		return 0;
+	msg__error("compare: no scenario and no command; 'alloctrace list' names the scenarios, a command "
+		   "follows --");
+	return OPTIONS_SAID;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct compare_opts *opts = state->input;
@@ -162,18 +201,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_ALLOCATOR: return compare_config__add_allocator(&opts->configs, arg) ? OPTIONS_SAID : 0;
 	case OPT_CONFIG: return compare_config__add_text(&opts->configs, arg) ? OPTIONS_SAID : 0;
 	case OPT_MATRIX: opts->is_matrix = true; return 0;
+	case OPT_ALL: opts->is_all = true; return 0;
 	case OPT_BASE: opts->base = arg; return 0;
 	case OPT_TUNE: opts->tune = arg; return 0;
 	case 'j': opts->is_json = true; return 0;
 	case 'o': opts->output = arg; return 0;
 	case OPT_SAVE: opts->save = arg; return 0;
 	case ARGP_KEY_ARG: return parse_word(arg, opts, state);
-	case ARGP_KEY_END:
-		if (opts->program_cnt || opts->plan.command)
-			return 0;
-		msg__error("compare: no scenario and no command; 'alloctrace list' names the scenarios, a command "
-			   "follows --");
-		return OPTIONS_SAID;
+	case ARGP_KEY_END: return check_words(opts);
 	default: return parse_plan(key, arg, opts);
 	}
 }
@@ -181,7 +216,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 const struct argp cmd_compare_argp = {
 	.options = options,
 	.parser = parse_option,
-	.args_doc = "SCENARIO...\n-- COMMAND [ARG...]",
+	.args_doc = "SCENARIO...\n--all\n-- COMMAND [ARG...]",
 	.doc = "Compares policies, allocators and settings on bundled scenarios, or on any command: runs them in turn, "
 	       "in random order, and says what differs, by how much, and whether that could be chance."
 	       "\vWithout --policy, --allocator and --config: no policy, each alone, and all. A scenario with "
@@ -190,6 +225,17 @@ const struct argp cmd_compare_argp = {
 	       "failed, 128 + N when signal N ended it early.",
 	.children = options_common,
 };
+
+static int choose_scenarios(struct compare_opts *opts)
+{
+	if (!opts->is_all)
+		return 0;
+	if (scenarios__load(&opts->scenarios))
+		return AT_EXIT_OWN;
+	for (size_t i = 0; i < opts->scenarios.cnt && i < PROGRAM_MAX; i++)
+		opts->programs[opts->program_cnt++] = opts->scenarios.all[i].name;
+	return 0;
+}
 
 static int choose_configs(struct compare_opts *opts, size_t *base)
 {
@@ -245,6 +291,8 @@ static int compare(struct compare_opts *opts)
 	struct output output;
 	int status = choose_configs(opts, &report.base);
 
+	if (!status)
+		status = choose_scenarios(opts);
 	if (!status && !opts->has_seed && getrandom(&opts->plan.seed, sizeof(opts->plan.seed), 0) < 0)
 		status = AT_EXIT_OWN;
 	if (!opts->has_seed)
@@ -278,12 +326,14 @@ int cmd_compare(int argc, char **argv)
 	if (!opts)
 		return AT_EXIT_OWN;
 	opts->plan.block_cnt = DEFAULT_BLOCK_CNT;
+	opts->plan.precision_percent = DEFAULT_PRECISION_PERCENT;
 	opts->plan.session =
 		(struct session_opts){.is_following = true, .tier = SESSION_TIER_BEST, .ledgers = LEDGER_ALL};
 	status = options__parse(&cmd_compare_argp, argc, argv, opts);
 	if (!status)
 		status = compare(opts);
 	compare_config__free(&opts->configs);
+	scenarios__free(&opts->scenarios);
 	free(opts);
 	return status;
 }

@@ -3,6 +3,7 @@
 #include "cli/compare.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,6 +248,29 @@ int compare__finish(struct comparison *comparison, size_t block_cnt, uint64_t se
 	}
 	free(room);
 	free(base);
+	free(sample);
+	return err;
+}
+
+int compare__is_precise(const struct comparison *comparison, double percent, uint64_t seed, bool *is_precise)
+{
+	static const enum compare_figure figures[] = {COMPARE_KERNEL, COMPARE_WALL};
+	double *sample = calloc(comparison->block_cnt, sizeof(*sample));
+	struct stats_interval interval;
+	struct stats_rng rng;
+	int err = sample ? 0 : -ENOMEM;
+
+	stats__seed(&rng, seed);
+	*is_precise = true;
+	for (size_t i = 0; i < 2 * comparison->config_cnt && *is_precise && !err; i++) {
+		if (!comparison->is_measured[figures[i % 2]])
+			continue;
+		gather(comparison, i / 2, figures[i % 2], sample);
+		err = stats__interval(sample, comparison->block_cnt, &rng, &interval);
+		if (!err && interval.median >= COMPARE_NOISY_MIN_NS)
+			*is_precise = fmax(interval.high - interval.median, interval.median - interval.low) <=
+				      interval.median * percent / 100;
+	}
 	free(sample);
 	return err;
 }

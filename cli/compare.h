@@ -50,6 +50,9 @@ enum compare_figure {
 
 enum compare_unit { COMPARE_UNIT_CNT, COMPARE_UNIT_NS, COMPARE_UNIT_BYTES };
 
+/* Shorter times are noise by nature. */
+enum { COMPARE_NOISY_MIN_NS = 1000000 };
+
 /* p from which on two samples cannot be told apart. */
 #define COMPARE_ALPHA 0.05
 
@@ -86,6 +89,14 @@ int compare__finish(struct comparison *comparison, size_t block_cnt, uint64_t se
 int compare__resize(struct comparison *comparison, size_t block_cnt);
 void compare__set_value(struct comparison *comparison, size_t block, size_t config, enum compare_figure figure,
 			double value);
+
+/*
+ * Whether the intervals of kernel time and wall time of every configuration
+ * reach at most `percent` of the median to either side, as far as times are
+ * long enough to mean something (COMPARE_NOISY_MIN_NS). 0 or -ENOMEM. Asks for no
+ * differences: to stop when one is seen would find some where there are none.
+ */
+int compare__is_precise(const struct comparison *comparison, double percent, uint64_t seed, bool *is_precise);
 
 double compare__value(const struct comparison *comparison, size_t block, size_t config, enum compare_figure figure);
 const struct compare_stat *compare__stat(const struct comparison *comparison, size_t config,

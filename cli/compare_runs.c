@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -161,6 +163,7 @@ int compare_runs__prepare(struct compare_runs *runs, const struct compare_plan *
 	stats__seed(&runs->rng, plan->seed);
 	report->seed = plan->seed;
 	report->wanted_block_cnt = plan->block_cnt;
+	report->precision_percent = plan->limit_ns ? plan->precision_percent : 0;
 	/* Every run is to find the same input: none. */
 	runs->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	session_opts.stdin_fd = runs->null_fd;
@@ -177,17 +180,35 @@ int compare_runs__prepare(struct compare_runs *runs, const struct compare_plan *
 	return status ? status : session__choose_tier(&runs->session);
 }
 
+/* How long it will take yet, in seconds: from the runs so far, or what --time leaves. */
+static double left_s(const struct compare_runs *runs, size_t all_cnt)
+{
+	uint64_t elapsed_ns = now_ns() - runs->start_ns, limit_ns = runs->plan->limit_ns;
+	double left_ns = (double)elapsed_ns / (double)runs->run_cnt * ((double)all_cnt - (double)runs->run_cnt);
+
+	if (limit_ns && (runs->run_cnt >= all_cnt || left_ns + (double)elapsed_ns > (double)limit_ns))
+		left_ns = limit_ns > elapsed_ns ? (double)(limit_ns - elapsed_ns) : 0;
+	return left_ns / 1e9;
+}
+
 static void show_progress(const struct compare_runs *runs, const struct compare_report *report, size_t block)
 {
-	size_t one = report->program_cnt * report->configs->cnt, all = one * (runs->plan->block_cnt + 1);
-	double left_s = runs->run_cnt ? (now_ns() - runs->start_ns) / 1e9 / runs->run_cnt * (all - runs->run_cnt) : 0;
+	size_t block_cnt = runs->plan->block_cnt;
+	size_t all_cnt = report->program_cnt * report->configs->cnt * (block_cnt + 1);
+	bool is_beyond = block > block_cnt;
 
 	if (!isatty(STDERR_FILENO) || msg__is_quiet())
 		return;
-	fprintf(stderr, "\r\033[Krun %zu of %zu (%s %zu of %zu)", runs->run_cnt + 1, all, block ? "block" : "warm-up",
-		block ? block : 1, block ? runs->plan->block_cnt : 1);
+	fprintf(stderr, "\r\033[K%zu", runs->run_cnt);
+	if (!is_beyond)
+		fprintf(stderr, " of %zu", all_cnt);
+	fputs(block ? " runs done, block " : " runs done, warm-up", stderr);
+	if (block)
+		fprintf(stderr, "%zu", block);
+	if (block && !is_beyond)
+		fprintf(stderr, " of %zu", block_cnt);
 	if (runs->run_cnt)
-		fprintf(stderr, ", about %.0f s left", left_s);
+		fprintf(stderr, ", %s %.0f s left", is_beyond ? "at most" : "about", left_s(runs, all_cnt));
 	fflush(stderr);
 }
 
@@ -307,20 +328,37 @@ static int run_block(struct compare_runs *runs, struct compare_report *report, s
 	return 0;
 }
 
+/* Whether another block is to be run. *status: as everywhere. */
+static bool goes_on(const struct compare_runs *runs, struct compare_report *report, uint64_t blocks_start_ns,
+		    int *status)
+{
+	const struct compare_plan *plan = runs->plan;
+	size_t block = report->block_cnt;
+	bool is_precise = block >= plan->block_cnt;
+	uint64_t now = now_ns();
+
+	if (!plan->limit_ns || !block)
+		return !is_precise;
+	for (size_t i = 0; i < report->program_cnt && is_precise; i++)
+		if (compare__is_precise(report->programs[i].comparison, plan->precision_percent, plan->seed,
+					&is_precise)) {
+			*status = out_of_memory();
+			return false;
+		}
+	if (is_precise || block == COMPARE_BLOCK_MAX)
+		return false;
+	report->is_out_of_time = now + (now - blocks_start_ns) / block - runs->start_ns > plan->limit_ns;
+	return !report->is_out_of_time;
+}
+
 static int run_blocks(struct compare_runs *runs, struct compare_report *report)
 {
 	size_t *order = calloc(report->program_cnt * report->configs->cnt, sizeof(*order));
 	uint64_t start_ns = now_ns();
 	int status = order ? 0 : out_of_memory();
 
-	for (size_t block = 0; block < runs->plan->block_cnt && !status; block++) {
-		uint64_t now = now_ns(), block_ns = block ? (now - start_ns) / block : 0;
-
-		if (block && runs->plan->limit_ns && now + block_ns - runs->start_ns > runs->plan->limit_ns) {
-			report->is_out_of_time = true;
-			break;
-		}
-		status = run_block(runs, report, block, order);
+	while (!status && goes_on(runs, report, start_ns, &status)) {
+		status = run_block(runs, report, report->block_cnt, order);
 		report->block_cnt += !status;
 	}
 	free(order);
@@ -347,12 +385,40 @@ static void take_signals(struct compare_runs *runs)
 	runs->has_handlers = true;
 }
 
+static double timeval_s(struct timeval tv)
+{
+	return (double)tv.tv_sec + (double)tv.tv_usec / 1e6;
+}
+
+/* What the CPUs did beside the runs and ourselves. */
+static void fill_others(const struct compare_runs *runs, struct compare_load *load, const struct host_busy *start,
+			const struct rusage *own_start)
+{
+	double elapsed_s = (double)(now_ns() - runs->start_ns) / 1e9, own_s;
+	struct host_busy end;
+	struct rusage own;
+
+	load->others = load->stolen = -1;
+	if (!start || !host__busy(&end))
+		return;
+	getrusage(RUSAGE_SELF, &own);
+	own_s = timeval_s(own.ru_utime) + timeval_s(own.ru_stime) - timeval_s(own_start->ru_utime) -
+		timeval_s(own_start->ru_stime) + (double)runs->own_cpu_ns / 1e9;
+	load->others = fmax(0, (end.busy_s - start->busy_s - own_s) / elapsed_s);
+	load->stolen = fmax(0, (end.stolen_s - start->stolen_s) / elapsed_s);
+}
+
 int compare_runs__run(struct compare_runs *runs, struct compare_report *report)
 {
+	struct host_busy busy_start;
+	struct rusage own_start;
+	bool has_busy;
 	int status;
 
 	take_signals(runs);
 	report->load.start = read_load();
+	has_busy = host__busy(&busy_start);
+	getrusage(RUSAGE_SELF, &own_start);
 	runs->start_ns = now_ns();
 	status = warm_up(runs, report);
 	if (!status)
@@ -360,6 +426,7 @@ int compare_runs__run(struct compare_runs *runs, struct compare_report *report)
 	clear_progress();
 	report->load.end = read_load();
 	report->load.own = (double)runs->own_cpu_ns / (double)(now_ns() - runs->start_ns);
+	fill_others(runs, &report->load, has_busy ? &busy_start : NULL, &own_start);
 	host__governor(report->governor, sizeof(report->governor));
 	if (seen_signal && report->block_cnt) {
 		report->signal = seen_signal;

@@ -13,10 +13,13 @@
 #include "cli/session.h"
 #include "cli/stats.h"
 
+enum { COMPARE_BLOCK_MAX = 100000 };
+
 struct compare_plan {
 	struct session_opts session;
-	size_t block_cnt;
-	uint64_t limit_ns; /* 0 = none */
+	size_t block_cnt;         /* at least, with a limit */
+	uint64_t limit_ns;        /* 0 = none; else blocks go on until times are precise, or it is up */
+	double precision_percent; /* with a limit: of compare__is_precise */
 	uint64_t seed;
 	bool is_showing_output;
 	char **command; /* NULL-terminated; NULL: scenarios */

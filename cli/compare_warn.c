@@ -8,10 +8,10 @@
 #include "cli/render_compare.h"
 
 enum {
-	FEW_BLOCKS = 4,        /* below it no difference can reach p < 0.05 */
-	SOME_BLOCKS = 10,      /* below it an interval is little more than the range */
-	NOISY_PERCENT = 10,    /* relative spread */
-	NOISY_MIN_NS = 1000000 /* shorter times are noise by nature */
+	FEW_BLOCKS = 4,     /* below it no difference can reach p < 0.05 */
+	SOME_BLOCKS = 10,   /* below it an interval is little more than the range */
+	NOISY_PERCENT = 10, /* relative spread */
+	BUSY_PERCENT = 20,  /* of one CPU, kept busy by others */
 };
 
 static void __attribute__((format(printf, 2, 3))) warn(struct compare_report *report, const char *fmt, ...)
@@ -45,8 +45,11 @@ static void warn_runs(struct compare_report *report)
 	if (report->signal)
 		warn(report, "interrupted: %zu of %zu blocks were finished", report->block_cnt,
 		     report->wanted_block_cnt);
-	else if (report->is_out_of_time)
+	else if (report->is_out_of_time && report->block_cnt < report->wanted_block_cnt)
 		warn(report, "--time was up after %zu of %zu blocks", report->block_cnt, report->wanted_block_cnt);
+	else if (report->is_out_of_time)
+		warn(report, "--time was up after %zu blocks; not all times are within %g %% of their median",
+		     report->block_cnt, report->precision_percent);
 	if (report->block_cnt < FEW_BLOCKS)
 		warn(report, "too few runs: with %zu of each no difference can be told from chance; take %d or more",
 		     report->block_cnt, SOME_BLOCKS);
@@ -58,11 +61,14 @@ static void warn_runs(struct compare_report *report)
 static void warn_load(struct compare_report *report)
 {
 	const struct compare_load *load = &report->load;
-	double others = fmax(load->start, load->end - load->own);
 
-	if (load->start >= 0 && others > 0.5)
-		warn(report, "other processes: a load of about %.1f on %d CPUs; times are less certain, counts are not",
-		     others, report->shown[0]->cpu_cnt);
+	if (load->others * 100 > BUSY_PERCENT)
+		warn(report, "other processes kept %.1f of %d CPUs busy; times are less certain, counts are not",
+		     load->others, report->shown[0]->cpu_cnt);
+	if (load->stolen * 100 > BUSY_PERCENT)
+		warn(report,
+		     "the machine under this virtual one took %.1f CPUs; times are less certain, counts are not",
+		     load->stolen);
 }
 
 /* A first run beyond the fence of all later ones: what it had to fetch or fill, they found ready. */
@@ -111,12 +117,12 @@ static bool is_varying(const struct compare_stat *stat)
 
 static bool is_noisy(const struct compare_stat *stat)
 {
-	return stat->value.median >= NOISY_MIN_NS && stat->spread * 100 > NOISY_PERCENT;
+	return stat->value.median >= COMPARE_NOISY_MIN_NS && stat->spread * 100 > NOISY_PERCENT;
 }
 
 static bool has_outlier(const struct compare_stat *stat)
 {
-	return stat->outlier_cnt && stat->value.median >= NOISY_MIN_NS;
+	return stat->outlier_cnt && stat->value.median >= COMPARE_NOISY_MIN_NS;
 }
 
 static void warn_counts(struct compare_report *report, const struct compare_program *program)

@@ -51,3 +51,18 @@ void host__governor(char *word, size_t word_bytes)
 	if (!read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", word, word_bytes))
 		word[0] = 0;
 }
+
+bool host__busy(struct host_busy *busy)
+{
+	unsigned long long user, nice, system, idle, iowait, irq, softirq, steal;
+	double tick_cnt = (double)sysconf(_SC_CLK_TCK);
+	char line[256];
+
+	if (!read_line("/proc/stat", line, sizeof(line)) ||
+	    sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &iowait, &irq,
+		   &softirq, &steal) != 8)
+		return false;
+	busy->busy_s = (double)(user + nice + system + irq + softirq) / tick_cnt;
+	busy->stolen_s = (double)steal / tick_cnt;
+	return true;
+}

@@ -3,6 +3,7 @@
 #ifndef ALLOCTRACE_CLI_HOST_H
 #define ALLOCTRACE_CLI_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "cli/profile.h"
@@ -11,5 +12,13 @@
 void host__fill(struct profile *profile);
 /* Governor of the CPU frequency of the first CPU; "" when it is not known. */
 void host__governor(char *word, size_t word_bytes);
+
+/* Since the start of the machine, all CPUs together, in seconds. */
+struct host_busy {
+	double busy_s;   /* by anybody, in user code or in the kernel */
+	double stolen_s; /* by other virtual machines on the same hardware */
+};
+/* False when it is not known. */
+bool host__busy(struct host_busy *busy);
 
 #endif

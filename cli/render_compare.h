@@ -23,8 +23,9 @@ struct compare_program {
 };
 
 struct compare_load {
-	double start, end; /* runnable tasks in the last minute, of the whole system; < 0 = not known */
-	double own;        /* CPUs that the runs themselves kept busy, on average */
+	double start, end;     /* runnable tasks in the last minute, of the whole system; < 0 = not known */
+	double own;            /* CPUs that the runs themselves kept busy, on average */
+	double others, stolen; /* CPUs that other processes kept busy, and other virtual machines; < 0 = not known */
 };
 
 struct compare_report {
@@ -33,12 +34,13 @@ struct compare_report {
 	size_t base;
 	struct compare_program *programs;
 	size_t program_cnt;
-	size_t block_cnt, wanted_block_cnt;
+	size_t block_cnt, wanted_block_cnt; /* wanted: at least, with a precision */
 	uint64_t seed;
 	bool is_matrix;
-	int signal; /* that ended it early; 0 = none */
-	bool is_out_of_time;
-	char governor[32]; /* of the CPU frequency; "" = not known */
+	int signal;               /* that ended it early; 0 = none */
+	double precision_percent; /* blocks went on until times were within it; 0 = blocks were counted only */
+	bool is_out_of_time;      /* --time ended it */
+	char governor[32];        /* of the CPU frequency; "" = not known */
 	struct compare_load load;
 	char warnings[COMPARE_WARNING_MAX][COMPARE_WARNING_BYTES];
 	size_t warning_cnt;

@@ -144,6 +144,10 @@ static json_t *method_object(const struct compare_report *report)
 	json_object_set_new(method, "base", json_string(report->configs->all[report->base].name));
 	json_object_set_new(method, "blocks", json_integer((json_int_t)report->block_cnt));
 	json_object_set_new(method, "blocks_wanted", json_integer((json_int_t)report->wanted_block_cnt));
+	if (report->precision_percent > 0) {
+		set_real(method, "precision_percent", report->precision_percent);
+		json_object_set_new(method, "precise", json_boolean(!report->is_out_of_time && !report->signal));
+	}
 	json_object_set_new(method, "interrupted", json_boolean(report->signal));
 	/* A 64-bit seed as text: numbers of JSON readers end at 2^53. */
 	json_object_set_new(method, "seed", json_sprintf("%llu", (unsigned long long)report->seed));
@@ -163,6 +167,10 @@ static json_t *host_object(const struct compare_report *report)
 		set_real(host, "load_start", report->load.start);
 		set_real(host, "load_end", report->load.end);
 		set_real(host, "load_own", report->load.own);
+	}
+	if (report->load.others >= 0) {
+		set_real(host, "load_others", report->load.others);
+		set_real(host, "load_stolen", report->load.stolen);
 	}
 	return host;
 }

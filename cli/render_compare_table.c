@@ -26,10 +26,10 @@ struct table {
 };
 
 /* What a verdict weighs; the classes stand in the table. */
-static const enum compare_figure headline[] = {COMPARE_CALLS,       COMPARE_KERNEL,         COMPARE_SYS,
-					       COMPARE_USER,        COMPARE_WALL,           COMPARE_MAX_RSS,
-					       COMPARE_COMMIT_PEAK, COMPARE_COMMIT_CHARGED, COMPARE_VMAS_PEAK,
-					       COMPARE_MINOR_FAULTS};
+static const enum compare_figure headline[] = {COMPARE_CALLS,     COMPARE_KERNEL,      COMPARE_SYS,
+					       COMPARE_USER,      COMPARE_WALL,        COMPARE_MAX_RSS,
+					       COMPARE_FINAL_RSS, COMPARE_COMMIT_PEAK, COMPARE_COMMIT_CHARGED,
+					       COMPARE_VMAS_PEAK, COMPARE_MINOR_FAULTS};
 enum { HEADLINE_CNT = sizeof(headline) / sizeof(headline[0]) };
 
 static const char *config_name(const struct table *table, size_t config)
@@ -105,6 +105,18 @@ static void print_configs(const struct table *table)
 	}
 }
 
+static void print_runs(const struct table *table)
+{
+	const struct compare_report *report = table->report;
+	char until[96] = "";
+
+	if (report->precision_percent > 0 && !report->is_out_of_time && !report->signal)
+		snprintf(until, sizeof(until), " (until times were within %g %% of their median)",
+			 report->precision_percent);
+	format__line(table->out, "runs", "%zu blocks of one run each in random order%s, after a warm-up; seed %llu",
+		     report->block_cnt, until, (unsigned long long)report->seed);
+}
+
 static void print_settings(const struct table *table)
 {
 	const struct compare_report *report = table->report;
@@ -116,14 +128,15 @@ static void print_settings(const struct table *table)
 		fprintf(table->out, "%s%s", separator, report->programs[i].name);
 	fprintf(table->out, "%s\n", table->plain);
 	print_configs(table);
-	format__line(table->out, "runs", "%zu blocks of one run each in random order, after a warm-up; seed %llu",
-		     report->block_cnt, (unsigned long long)report->seed);
+	print_runs(table);
 	format__line(table->out, "machine", "tier %d; Linux %s, %d CPUs, governor %s, THP %s, overcommit_memory %d",
 		     host->tier, host->kernel, host->cpu_cnt, report->governor[0] ? report->governor : "not known",
 		     host->thp[0] ? host->thp : "not known", host->overcommit_memory);
 	if (report->load.start >= 0)
-		format__line(table->out, "load", "%.2f at the start, %.2f at the end, the runs themselves %.2f",
-			     report->load.start, report->load.end, report->load.own);
+		format__line(table->out, "load",
+			     "%.2f at the start, %.2f at the end; the runs kept %.2f CPUs busy, "
+			     "others %.2f",
+			     report->load.start, report->load.end, report->load.own, fmax(0, report->load.others));
 	if (!host->has_trace)
 		format__line(table->out, "missing", "kernel time, faults by phase: not traced%s",
 			     host->has_self_counts ? "; calls are those of the allocator itself" : "; calls");

@@ -34,6 +34,10 @@ wrong time "ms, s, m" --time 5 trim_loop
 wrong seed number --seed x trim_loop
 wrong tier "0, 1, 2" --tier 7 trim_loop
 wrong both "not both" trim_loop -- true
+wrong all-and-scenario "no other ones" --all trim_loop
+wrong all-and-command "no other ones" --all -- true
+wrong precision "percent" --time 5s --precision 0 trim_loop
+wrong precision-alone "--time" --precision 1 trim_loop
 
 short="trim_loop --iterations 31"
 "$AT" compare --tier 0 --runs 4 --seed 42 -j -o report.json "$short" >out 2>err </dev/null
@@ -80,6 +84,27 @@ is not-found 127 $?
 
 "$AT" compare --tier 0 --runs 1000 --time 1s --policy none --policy all -j -- true >report.json 2>err </dev/null
 is time-is-a-bound "0 True" "$? $(json report.json '0 < d["method"]["blocks"] < 1000')"
+
+# With --time: at least --runs blocks, then until times are precise. Any spread is within 100 %: no block is added.
+"$AT" compare --tier 0 --runs 3 --time 60s --precision 100 --policy none --policy all -j -- true >report.json 2>err </dev/null
+is time-precise "0 3 True 100.0" "$? $(json report.json '"%d %s %s" % tuple(d["method"][k] for k in ("blocks", "precise", "precision_percent"))')"
+# A command of which every other run sleeps: the median's interval never becomes narrow.
+"$AT" compare --tier 0 --runs 2 --time 3s --precision 1 --policy none --policy all -j -- \
+	sh -c 'if [ -e odd ]; then rm odd; sleep 0.03; else : >odd; fi' >report.json 2>err </dev/null
+is time-imprecise "0 True False" "$? $(json report.json '"%s %s" % (d["method"]["blocks"] > 2, d["method"]["precise"])')"
+check time-imprecise-said grep -q 'not all times are within 1 %' report.json
+
+# --all is what the list says: here a short one of a small installation.
+mkdir -p small/scenarios
+cp "$AT" small/alloctrace
+ln -s "$(dirname "$AT")/libatmalloc.so" small/libatmalloc.so
+for name in trim_loop trim_mixed; do ln -s "$O/scenarios/$name" "small/scenarios/$name"; done
+printf 'trim_loop\ttrim\t--iterations 29\tone\ntrim_mixed\ttrim\t--blocks 31\ttwo\n' >small/scenarios/scenarios.tsv
+small/alloctrace compare --tier 0 --all --runs 2 --policy none --policy all -j >report.json 2>err </dev/null
+is all "0 trim_loop trim_mixed" "$? $(json report.json '" ".join(p["name"] for p in d["programs"])')"
+is all-default-arguments "[29, 29]" \
+	"$(json report.json 'd["programs"][0]["configurations"]["none"]["calls.madvise.dontneed"]["runs"]')"
+is all-geometric True "$(json report.json '"wall_ns" in d["geometric_means"]["all"]')"
 
 # A signal: the blocks that were finished are reported. The command writes a line a run, so that we know when.
 python3 - "$AT" <<'PY' >result
