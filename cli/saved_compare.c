@@ -19,6 +19,8 @@ static const struct field load_fields[] = {
 	FIELD(struct compare_load, start),
 	FIELD(struct compare_load, end),
 	FIELD(struct compare_load, own),
+	FIELD(struct compare_load, others),
+	FIELD(struct compare_load, stolen),
 	FIELD_END,
 };
 
@@ -29,6 +31,7 @@ static const struct field report_fields[] = {
 	FIELD(struct compare_report, seed),
 	FIELD(struct compare_report, is_matrix),
 	FIELD(struct compare_report, signal),
+	FIELD(struct compare_report, precision_percent),
 	FIELD(struct compare_report, is_out_of_time),
 	FIELD_TEXT(struct compare_report, governor),
 	FIELD_OBJECT(struct compare_report, load, load_fields),
@@ -286,7 +289,7 @@ int saved_compare__read(const json_t *raw, struct saved_comparison *saved, struc
 	int err;
 
 	report->configs = &saved->configs;
-	report->load.start = -1;
+	report->load = (struct compare_load){.start = -1, .others = -1, .stolen = -1};
 	err = fields__read(report_fields, json_object_get(raw, "report"), report, reading);
 	if (err)
 		return err;
