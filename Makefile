@@ -39,12 +39,12 @@ endif
 AT_CFLAGS := -std=gnu11 $(WARN_C) $(DEFINES) $(CFLAGS) $(SAN_CFLAGS)
 AT_CXXFLAGS := -std=gnu++17 $(WARN) $(DEFINES) $(CFLAGS) $(SAN_CFLAGS)
 
-# STATIC=1: libbpf, libelf, zlib and jansson from their archives; the C library
+# STATIC=1: libbpf, libdw, libelf, lzma, zlib and jansson from their archives; the C library
 # stays shared. libelf.a wants zstd where its distribution built it so.
 ifdef STATIC
-CLI_LIBS := -Wl,-Bstatic -lbpf -lelf -lz -ljansson $(if $(wildcard /usr/lib/*/libzstd.a),-lzstd) -Wl,-Bdynamic -lm
+CLI_LIBS := -Wl,-Bstatic -lbpf -ldw -lelf -llzma -lbz2 -liberty -lz -ljansson $(if $(wildcard /usr/lib/*/libzstd.a),-lzstd) -Wl,-Bdynamic -pthread -lm
 else
-CLI_LIBS := -lbpf -lelf -lz -ljansson -lm
+CLI_LIBS := -lbpf -ldw -lelf -llzma -liberty -lz -ljansson -pthread -lm
 endif
 
 CLI_OBJS := $(patsubst %.c,$(O)/%.o,$(wildcard cli/*.c)) $(O)/alloc/settings.o

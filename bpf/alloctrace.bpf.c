@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "bpf/callchain.h"
 #include "bpf/event.h"
 
 #include "bpf/maps.bpf.h"
@@ -15,6 +16,10 @@
 #include "bpf/target.bpf.h"
 #include "bpf/vmas.bpf.h"
 #include "bpf/walk.bpf.h"
+
+#include "bpf/unwind.bpf.h"
+
+#include "bpf/callchain.bpf.h"
 
 #include "bpf/commit.bpf.h"
 

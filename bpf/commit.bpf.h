@@ -427,6 +427,8 @@ static __always_inline int life_fork(struct task_struct *parent, struct task_str
 		target_fork(parent, child);
 	if (cfg_has_commit)
 		commit_fork(parent, child);
+	if (cfg_has_callchains)
+		callchain_fork(parent, child);
 	return 0;
 }
 
@@ -437,6 +439,8 @@ static __always_inline int life_exit(struct task_struct *task)
 		row_die(task);
 	if (cfg_has_commit)
 		commit_die(task);
+	if (cfg_has_callchains)
+		callchain_exit(task);
 	return 0;
 }
 
@@ -447,6 +451,8 @@ static __always_inline int life_exec(struct task_struct *task, __u32 old_tid)
 	target_exec(task);
 	if (cfg_has_commit)
 		commit_exec(task);
+	if (cfg_has_callchains)
+		callchain_exec(task);
 	return 0;
 }
 

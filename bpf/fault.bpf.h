@@ -38,6 +38,8 @@ static __always_inline int fault_end(enum at_class class)
 	cell_add(slot->fault_phase, class, start_ns, end_ns, PAGE_BYTES, 0);
 	if (cfg_has_rows)
 		row_add(slot, class, at_duration_ns(start_ns, end_ns), PAGE_BYTES, 0);
+	if (cfg_has_callchains)
+		callchain_add(WALK_FAULT, slot->fault_phase, class, at_duration_ns(start_ns, end_ns), PAGE_BYTES);
 	return 0;
 }
 

@@ -28,9 +28,12 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_STACK = 23,
+	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
 	BPF_F_NO_PREALLOC = 1 << 0,
 	BPF_F_MMAPABLE = 1 << 10,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1 << 0,
@@ -45,7 +48,8 @@ enum {
 	PROT_WRITE = 0x2,
 	PROT_EXEC = 0x4,
 	PROT_ANY = PROT_READ | PROT_WRITE | PROT_EXEC,
-	VM_ANY = PROT_ANY,     /* VM_READ, VM_WRITE, VM_EXEC have the same bits */
+	VM_ANY = PROT_ANY, /* VM_READ, VM_WRITE, VM_EXEC have the same bits */
+	VM_EXEC = PROT_EXEC,
 	VM_ACCOUNT = 0x100000, /* the VMA's pages are charged to the commit account */
 	MAP_PRIVATE = 0x2,
 	MAP_TYPE = 0xf,
@@ -77,7 +81,7 @@ enum {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-	unsigned long r10, r9, r8, ax, dx, si, di, orig_ax;
+	unsigned long bp, r10, r9, r8, ax, dx, si, di, orig_ax, ip, sp;
 };
 
 struct thread_info {
@@ -131,8 +135,22 @@ struct bpf_array {
 	void *pptrs[1];
 };
 
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
 struct vm_area_struct {
-	unsigned long vm_start, vm_end, vm_flags;
+	unsigned long vm_start, vm_end, vm_flags, vm_pgoff;
+	struct file *vm_file;
 };
 
 struct signal_struct {
@@ -164,10 +182,15 @@ struct css_set {
 	struct cgroup *dfl_cgrp; /* of version 2 */
 };
 
+struct thread_struct {
+	unsigned long fsbase;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
 	struct sched_entity se;
+	struct thread_struct thread;
 	struct mm_struct *mm;
 	int exit_state;
 	struct task_struct *group_leader;

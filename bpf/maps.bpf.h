@@ -14,11 +14,14 @@ const volatile bool cfg_has_rows;     /* attach: threads have rows */
 const volatile bool cfg_is_partial;   /* attach: not all threads of a target process are targets */
 const volatile __u32 cfg_row_cnt = 1;
 
-const volatile bool cfg_has_faults;   /* page fault events are on */
-const volatile bool cfg_has_commit;   /* the commit ledger is kept */
-const volatile bool cfg_has_vmas;     /* the VMA ledger is kept */
-const volatile bool cfg_has_vma_iter; /* the kernel has the iterator over VMAs */
-const volatile bool cfg_is_strict;    /* vm.overcommit_memory=2: MAP_NORESERVE means nothing */
+const volatile bool cfg_has_faults;     /* page fault events are on */
+const volatile bool cfg_has_commit;     /* the commit ledger is kept */
+const volatile bool cfg_has_vmas;       /* the VMA ledger is kept */
+const volatile bool cfg_has_vma_iter;   /* the kernel has the iterator over VMAs */
+const volatile bool cfg_has_callchains; /* calls are summed by callchain */
+const volatile bool cfg_is_by_thread;   /* ... and by thread */
+const volatile __u64 cfg_chain_seed;    /* so that nobody can make two chains look alike */
+const volatile bool cfg_is_strict;      /* vm.overcommit_memory=2: MAP_NORESERVE means nothing */
 const volatile __u64 cfg_batches[AT_BATCH_CNT] = {1, 1, 1};
 
 /* Pages charged by all targets together, and those of them that were there before tracing. */

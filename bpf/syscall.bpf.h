@@ -325,6 +325,10 @@ static __always_inline int call_exit(const struct pt_regs *regs, long ret, __u32
 		vmas_exit(slot, call.class, start_ns, end_ns);
 	if (cfg_has_commit)
 		commit_exit(regs, ret, slot);
+	if (cfg_has_callchains) {
+		callchain_add(WALK_SYSCALL, phase, call.class, at_duration_ns(start_ns, end_ns), err ? 0 : call.bytes);
+		callchain_exit_syscall(slot->syscall, regs, ret, ids >> 32);
+	}
 	return 0;
 }
 

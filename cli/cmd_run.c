@@ -28,6 +28,7 @@ enum {
 	OPT_LEDGERS,
 	OPT_NO_LEDGERS,
 	OPT_SAVE,
+	OPT_CALLCHAIN,
 };
 
 struct run_opts {
@@ -36,6 +37,7 @@ struct run_opts {
 	enum color color;
 	int tier;
 	unsigned ledgers; /* LEDGER_* */
+	enum callchain_mode callchains;
 	enum slot_mode slot_mode;
 	bool is_command; /* after --, not a scenario */
 	char **words;    /* scenario or command, and its arguments */
@@ -56,6 +58,7 @@ static const struct argp_option options[] = {
 	 "bundled, system, jemalloc, mimalloc, tcmalloc, or a library's path (default: bundled)", 0},
 	{"no-follow", OPT_NO_FOLLOW, NULL, 0, "Only the command's own process, not its children", 0},
 	{"user", OPT_USER, "USER", 0, "Run the command as USER (default: you, also under sudo)", 0},
+	{"callchain", OPT_CALLCHAIN, NULL, 0, "Which code paths made the calls, and their kernel time", 1},
 	{"json", 'j', NULL, 0, "Report as JSON", 1},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stderr)", 1},
 	{"save", OPT_SAVE, "FILE", 0, "Save all that was measured, for 'alloctrace report'", 1},
@@ -100,6 +103,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'o': opts->output = arg; return 0;
 	case OPT_SAVE: opts->save = arg; return 0;
 	case OPT_BPF_STATS: opts->is_measuring_bpf = true; return 0;
+	case OPT_CALLCHAIN: opts->callchains = CALLCHAINS_ON; return 0;
 	case OPT_NO_LEDGERS: opts->ledgers = 0; return 0;
 	case OPT_LEDGERS:
 		if (ledger__parse(arg, &opts->ledgers))
@@ -153,6 +157,7 @@ static int prepare(struct run *run)
 		.is_measuring_bpf = opts->is_measuring_bpf,
 		.tier = opts->tier,
 		.ledgers = opts->ledgers,
+		.callchains = opts->callchains,
 		.slot_mode = opts->slot_mode,
 	};
 	struct session_config config = {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/callchain.h"
+
 struct profile *profile__new(void)
 {
 	struct profile *profile = calloc(1, sizeof(*profile));
@@ -24,6 +26,7 @@ void profile__free(struct profile *profile)
 		free(*arg);
 	free(profile->argv);
 	free(profile->tune);
+	callchain__free(profile->callchains);
 	free(profile);
 }
 

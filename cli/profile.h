@@ -60,6 +60,8 @@ struct phase_stat {
 	struct atm_sums self;      /* valid with profile.has_self_counts */
 };
 
+struct callchains;
+
 struct profile {
 	/* tool; each member has a line in profile_fields.c */
 	char version[32]; /* of the alloctrace that measured */
@@ -105,6 +107,8 @@ struct profile {
 	uint64_t wall_ns, user_ns, sys_ns;
 	uint64_t max_rss_bytes, minor_fault_cnt, major_fault_cnt;
 	uint64_t final_rss_bytes; /* most that one of them held when it asked to end; 0 = not known */
+
+	struct callchains *callchains; /* owned; NULL = not kept. See cli/callchain.h */
 
 	uint32_t phases_seen; /* bit p: some process marked or was in phase p */
 	struct phase_stat phases[AT_PHASE_CNT];

@@ -12,6 +12,7 @@
 #include "alloc/settings.h"
 #include "cli/json_text.h"
 #include "cli/render.h"
+#include "cli/render_callchain.h"
 #include "cli/render_json.h"
 
 static json_t *number(uint64_t value)
@@ -359,6 +360,8 @@ json_t *render_json__document(const struct profile *profile)
 	set_if_any(document, "advices", advice_counts(profile));
 	json_object_set_new(document, "phases", phases_object(profile, total));
 	json_object_set_new(document, "total", phase_object(profile, total));
+	if (profile->callchains)
+		json_object_set_new(document, "callchains", render_callchain__json(profile));
 	free(total);
 	return document;
 }

@@ -11,6 +11,7 @@
 #include "alloc/settings.h"
 #include "cli/format.h"
 #include "cli/render.h"
+#include "cli/render_callchain.h"
 
 struct table {
 	FILE *out;
@@ -501,5 +502,5 @@ int render__table(FILE *out, const struct profile *profile, const struct render_
 		print_check(&table);
 	print_cost(&table);
 	free(total);
-	return 0;
+	return profile->callchains ? render_callchain__tree(out, profile) : 0;
 }

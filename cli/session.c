@@ -141,12 +141,15 @@ static int start_tracer(struct session *session, struct session_run *run)
 		.slot_mode = session->opts.slot_mode,
 		.is_measuring_bpf = session->opts.is_measuring_bpf,
 		.ledgers = session->opts.ledgers,
+		.callchains = session->opts.callchains,
 	};
 
 	if (session->tier < 1)
 		return 0;
-	if (tracer__open(&run->tracer, &session->features, &opts) || tracer__add_target(run->tracer, run->target.pid) ||
-	    tracer__start(run->tracer))
+	if (tracer__open(&run->tracer, &session->features, &opts) || tracer__add_target(run->tracer, run->target.pid))
+		return AT_EXIT_OWN;
+	tracer__expect(run->tracer, command__file(&run->command));
+	if (tracer__start(run->tracer))
 		return AT_EXIT_OWN;
 	return 0;
 }

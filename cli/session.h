@@ -31,6 +31,7 @@ struct session_opts {
 	int tier;         /* the one to use, or SESSION_TIER_BEST */
 	unsigned ledgers; /* LEDGER_* */
 	enum slot_mode slot_mode;
+	enum callchain_mode callchains;
 	int stdin_fd, stdout_fd; /* of the commands; <= 0: ours */
 };
 

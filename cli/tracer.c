@@ -111,6 +111,8 @@ static int tracer__configure(struct tracer *tracer, const struct features *featu
 	err = bpf_map__set_value_size(skel->maps.targets, (uint32_t)tracer->targets_bytes);
 	if (!err)
 		err = tracer__configure_ledgers(tracer, features);
+	if (!err)
+		err = tracer__configure_callchains(tracer);
 	if (!err && is_storage)
 		err = bpf_map__set_autocreate(skel->maps.slots, false);
 	if (!err && !is_storage)
@@ -159,6 +161,8 @@ int tracer__open(struct tracer **out, const struct features *features, const str
 		err = tracer__map_targets(tracer);
 	if (!err)
 		err = tracer__map_live(tracer);
+	if (!err)
+		err = tracer__open_callchains(tracer);
 	if (err) {
 		msg__error("cannot load the BPF programs: %s (-v shows the kernel's own words)", strerror(-err));
 		tracer__free(tracer);
@@ -183,6 +187,11 @@ int tracer__add_target(struct tracer *tracer, pid_t tgid)
 			msg__error("cannot watch the page faults of process %d: %s", tgid, strerror(-err));
 			return err;
 		}
+	}
+	err = tracer__add_callchains(tracer, tgid);
+	if (err) {
+		msg__error("cannot prepare callchains of process %d: %s", tgid, strerror(-err));
+		return err;
 	}
 	__atomic_store_n(&tracer->targets[tgid], AT_PHASE_STARTUP + 1, __ATOMIC_RELEASE);
 	tracer->skel->bss->phases_seen[AT_PHASE_STARTUP] = 1;
@@ -232,7 +241,7 @@ static int tracer__clear(struct tracer *tracer)
 		err = tracer__clear_ledgers(tracer, zeroes);
 	free(zeroes);
 	tracer__clear_live(tracer);
-	return err;
+	return err ? err : tracer__clear_callchains(tracer);
 }
 
 static int attach(struct bpf_program *prog, struct bpf_link **link)
@@ -291,7 +300,9 @@ int tracer__start(struct tracer *tracer)
 
 	if (is_calibrated)
 		tracer__calibrate(tracer, false);
-	err = tracer__attach(tracer);
+	err = is_calibrated ? tracer__begin_own_callchains(tracer) : 0;
+	if (!err)
+		err = tracer__attach(tracer);
 	if (!err && tracer->has_faults && tracer->opts.is_faulting_wide)
 		err = tracer__watch_faults_wide(tracer);
 	if (!err && is_calibrated) {
@@ -304,6 +315,8 @@ int tracer__start(struct tracer *tracer)
 		tracer->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
 		err = tracer->stats_fd < 0 ? -errno : 0;
 	}
+	if (!err && tracer->unwind)
+		err = unwind__start(tracer->unwind);
 	if (err) {
 		msg__error("cannot attach the BPF programs: %s (-v shows the kernel's own words)", strerror(-err));
 		tracer__detach(tracer);
@@ -324,6 +337,8 @@ int tracer__stop(struct tracer *tracer)
 	tracer->stats_fd = -1;
 	/* Programs that are running on other CPUs at this moment have ended when this returns. */
 	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+	if (tracer->unwind)
+		unwind__stop(tracer->unwind);
 	return 0;
 }
 
@@ -339,6 +354,7 @@ void tracer__free(struct tracer *tracer)
 	if (tracer->targets)
 		munmap(tracer->targets, tracer->targets_bytes);
 	tracer__free_live(tracer);
+	unwind__free(tracer->unwind);
 	alloctrace_bpf__destroy(tracer->skel);
 	free(tracer);
 }

@@ -29,11 +29,15 @@ enum slot_mode {
 	SLOT_STORAGE, /* task storage: memory only for threads that exist */
 };
 
+/* Whether calls are summed by the code path that made them. */
+enum callchain_mode { CALLCHAINS_NONE, CALLCHAINS_ON, CALLCHAINS_BY_THREAD };
+
 struct tracer_opts {
 	bool is_following; /* children of targets become targets */
 	enum slot_mode slot_mode;
 	bool is_measuring_bpf; /* BPF_ENABLE_STATS instead of calibration */
 	unsigned ledgers;      /* LEDGER_*: to be kept */
+	enum callchain_mode callchains;
 	/* attach: */
 	bool is_live;          /* targets run already: tracer__pass and what follows it */
 	bool is_partial;       /* not all threads of a target process are targets */
@@ -45,6 +49,8 @@ struct tracer_opts {
 int tracer__open(struct tracer **tracer, const struct features *features, const struct tracer_opts *opts);
 /* Before tracer__start; the process must be stopped or held by the caller. */
 int tracer__add_target(struct tracer *tracer, pid_t tgid);
+/* A file that a target is about to execute: its callchains are complete from the start. */
+void tracer__expect(struct tracer *tracer, const char *path);
 int tracer__start(struct tracer *tracer);
 
 /*

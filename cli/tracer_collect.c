@@ -205,6 +205,8 @@ int tracer__collect(struct tracer *tracer, struct profile *profile)
 		err = tracer__collect_ledgers(tracer, profile);
 	if (!err)
 		err = tracer__collect_final(tracer, profile);
+	if (!err && tracer->unwind)
+		err = unwind__collect(tracer->unwind, &profile->callchains);
 	if (!err) {
 		profile__total(profile, total);
 		tracer__price(tracer, total, profile);

@@ -13,6 +13,7 @@
 
 #include "bpf/event.h"
 #include "cli/tracer.h"
+#include "cli/unwind.h"
 
 struct alloctrace_bpf;
 
@@ -35,6 +36,7 @@ struct tracer {
 	size_t targets_bytes;
 	struct fault_fds *faults;
 	size_t fault_cnt;
+	struct unwind *unwind;                  /* NULL: no callchains */
 	int stats_fd;                           /* while open, the kernel times all BPF programs */
 	int cpu_cnt;                            /* possible CPUs: values of a per-CPU map */
 	uint64_t added_call_ns, added_fault_ns; /* to one of the target's, by calibration */
@@ -74,5 +76,13 @@ int tracer__add_threads(struct tracer *tracer, pid_t tgid);
 
 /* First without the programs, then with them: what is left in added_*_ns is the difference. */
 void tracer__calibrate(struct tracer *tracer, bool is_traced);
+
+/* Callchains: nothing is done where they are off. */
+int tracer__configure_callchains(struct tracer *tracer);
+int tracer__open_callchains(struct tracer *tracer);
+int tracer__add_callchains(struct tracer *tracer, pid_t tgid);
+/* Before and after calibration, which makes calls of our own. */
+int tracer__begin_own_callchains(struct tracer *tracer);
+int tracer__clear_callchains(struct tracer *tracer);
 
 #endif

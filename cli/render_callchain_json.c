@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Callchains as JSON: frames once, paths by their numbers. docs/output.md has the keys. */
+#include "cli/callchain.h"
+#include "cli/render_callchain.h"
+#include "cli/render_json.h"
+
+static json_t *number(uint64_t value)
+{
+	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+static json_t *frame_object(const struct callchain_frame *frame)
+{
+	json_t *object = json_object();
+
+	if (frame->function)
+		render_json__set_text(object, "function", frame->function);
+	if (frame->module)
+		render_json__set_text(object, "module", frame->module);
+	if (frame->is_deleted)
+		json_object_set_new(object, "is_deleted", json_true());
+	if (frame->file) {
+		render_json__set_text(object, "file", frame->file);
+		json_object_set_new(object, "line", json_integer(frame->line));
+	}
+	json_object_set_new(object, "address", number(frame->address));
+	return object;
+}
+
+static json_t *path_object(const struct callchains *chains, const struct callchain_path *path)
+{
+	const struct callchain_chain *chain = &chains->chains[path->chain];
+	json_t *object = json_object(), *frames = json_array();
+
+	json_object_set_new(object, "class", json_string(profile__class_name(path->class)));
+	json_object_set_new(object, "phase", json_string(profile__phase_name(path->phase)));
+	json_object_set_new(object, "pid", json_integer(path->tgid));
+	if (path->tid)
+		json_object_set_new(object, "tid", json_integer(path->tid));
+	json_object_set_new(object, "calls", number(path->call_cnt));
+	json_object_set_new(object, "sum_ns", number(path->sum_ns));
+	json_object_set_new(object, "bytes", number(path->bytes));
+	json_object_set_new(object, "origin", json_string(callchain__origin_name(chain->origin)));
+	json_object_set_new(object, "end", json_string(callchain__end_name(chain->end)));
+	if (chain->guess_from < chain->cnt)
+		json_object_set_new(object, "guess_from", json_integer(chain->guess_from));
+	for (uint32_t i = 0; i < chain->cnt; i++)
+		json_array_append_new(frames, json_integer(chains->frame_of[chain->first + i]));
+	json_object_set_new(object, "frames", frames);
+	return object;
+}
+
+json_t *render_callchain__json(const struct profile *profile)
+{
+	const struct callchains *chains = profile->callchains;
+	json_t *object = json_object(), *frames = json_array(), *paths = json_array(), *losses = json_object();
+
+	json_object_set_new(losses, "no_room", number(chains->lost_cnt));
+	json_object_set_new(losses, "cut", number(chains->cut_lost_cnt));
+	json_object_set_new(losses, "notes", number(chains->note_lost_cnt));
+	json_object_set_new(losses, "tables", number(chains->table_lost_cnt));
+	json_object_set_new(object, "losses", losses);
+	for (size_t i = 0; i < chains->frame_cnt; i++)
+		json_array_append_new(frames, frame_object(&chains->frames[i]));
+	json_object_set_new(object, "frames", frames);
+	for (size_t i = 0; i < chains->path_cnt; i++)
+		json_array_append_new(paths, path_object(chains, &chains->paths[i]));
+	json_object_set_new(object, "paths", paths);
+	return object;
+}

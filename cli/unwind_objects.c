@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Objects: from a mapped file to a table in the kernel; see unwind_objects.h. */
+#include "cli/unwind_objects.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/unwind_table.h"
+
+enum { OBJECT_MAX = 8000, VDSO_MAX_BYTES = 1 << 16 };
+#define PAGE_MASK 4095ull
+#define UNUSED_NS 1000000000ull
+
+uint64_t unwind_objects__now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+struct unwind_object *unwind_objects__get(const struct unwind_objects *objects, uint32_t number)
+{
+	return number && number <= objects->object_cnt ? objects->objects[number - 1] : NULL;
+}
+
+struct unwind_object *unwind_objects__find(const struct unwind_objects *objects, const struct at_file *file)
+{
+	/* The latest first: of a file that was written over, it is the one that counts. */
+	for (size_t i = objects->object_cnt; i-- > 0;)
+		if (objects->objects[i]->file.inode == file->inode && objects->objects[i]->file.dev == file->dev)
+			return objects->objects[i];
+	return NULL;
+}
+
+uint32_t unwind_objects__rule(const struct unwind_objects *objects, const struct unwind_object *object, uint32_t pc)
+{
+	const struct at_chunk *chunk = NULL;
+
+	for (uint32_t i = 0; i < object->kernel.chunk_cnt && object->kernel.chunks[i].pc0 <= pc; i++)
+		chunk = &object->kernel.chunks[i];
+	return chunk ? unwind_table__rule(&objects->store.shards[chunk->shard].rows[chunk->row0], chunk->row_cnt, pc)
+		     : AT_RULE_NONE;
+}
+
+/* The executable segments, in whole pages as they are mapped. */
+static void fill_segments(struct unwind_object *object, const struct elf_image *image)
+{
+	struct at_object *kernel = &object->kernel;
+
+	object->base = image->base;
+	for (size_t i = 0; i < image->segment_cnt && kernel->segment_cnt < AT_SEGMENT_CNT; i++) {
+		const Elf64_Phdr *segment = &image->segments[i];
+		uint64_t head = segment->p_offset & PAGE_MASK, pc0 = segment->p_vaddr - head - image->base;
+
+		if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X) || pc0 > UINT32_MAX ||
+		    segment->p_filesz > UINT32_MAX - head - pc0)
+			continue;
+		kernel->segments[kernel->segment_cnt++] =
+			(struct at_segment){.file_offset = segment->p_offset - head,
+					    .bytes = (segment->p_filesz + head + PAGE_MASK) & ~PAGE_MASK,
+					    .pc0 = (uint32_t)pc0};
+	}
+}
+
+/* The number of a layout of Go's structures; 0 is that of none. */
+static uint32_t add_layout(struct unwind_objects *objects, const struct at_go *go)
+{
+	uint32_t number = 0;
+
+	if (!go->g_m)
+		return 0;
+	while (++number <= objects->layout_cnt)
+		if (memcmp(&objects->layouts[number], go, sizeof(*go)) == 0)
+			return number;
+	if (number >= sizeof(objects->layouts) / sizeof(objects->layouts[0]) ||
+	    bpf_map_update_elem(objects->store.maps.go_layouts, &number, go, BPF_ANY))
+		return 0;
+	objects->layouts[number] = *go;
+	objects->layout_cnt = number;
+	return number;
+}
+
+static int open_image(const struct unwind_object *object, struct elf_image *image)
+{
+	return object->memory ? elf_image__open_memory(image, object->memory, object->bytes)
+			      : elf_image__open(image, object->fd);
+}
+
+/* Builds the table and puts it into the kernel. What cannot be read has none, which is no failure. */
+static int build_table(struct unwind_objects *objects, struct unwind_object *object)
+{
+	struct unwind_table table = {0};
+	struct elf_image image;
+	int err = open_image(object, &image);
+
+	object->is_elf = !err;
+	object->kernel.segment_cnt = 0;
+	if (!err) {
+		fill_segments(object, &image);
+		err = unwind_table__build(&table, &image);
+	}
+	if (!err) {
+		object->is_go = table.is_go;
+		object->kernel.go = add_layout(objects, &table.go);
+		err = unwind_store__add_rows(&objects->store, table.rows, table.row_cnt, object->kernel.chunks,
+					     &object->kernel.chunk_cnt);
+		if (err == -ENOSPC && unwind_objects__reclaim(objects))
+			err = unwind_store__add_rows(&objects->store, table.rows, table.row_cnt, object->kernel.chunks,
+						     &object->kernel.chunk_cnt);
+		if (err)
+			objects->lost_cnt++;
+	}
+	unwind_table__free(&table);
+	elf_image__free(&image);
+	return err == -ENOMEM ? err : 0;
+}
+
+bool unwind_objects__is_known(const struct unwind_objects *objects, const struct at_file *file)
+{
+	struct at_object kernel;
+
+	return !bpf_map_lookup_elem(objects->store.maps.objects, file, &kernel);
+}
+
+int unwind_objects__add_alias(struct unwind_objects *objects, const struct unwind_object *object,
+			      const struct at_file *file)
+{
+	return bpf_map_update_elem(objects->store.maps.objects, file, &object->kernel, BPF_ANY) ? -errno : 0;
+}
+
+/* Takes the object over; frees it on failure. */
+static struct unwind_object *add_object(struct unwind_objects *objects, struct unwind_object *object)
+{
+	struct unwind_object **all;
+
+	all = objects->object_cnt < OBJECT_MAX
+		      ? reallocarray(objects->objects, objects->object_cnt + 1, sizeof(struct unwind_object *))
+		      : NULL;
+	if (all) {
+		objects->objects = all;
+		object->kernel.object = (uint32_t)objects->object_cnt + 1;
+		object->unused_since_ns = unwind_objects__now_ns();
+	}
+	if (!all || !object->path || build_table(objects, object)) {
+		objects->lost_cnt++;
+		if (object->fd >= 0)
+			close(object->fd);
+		free(object->path);
+		free(object->memory);
+		free(object);
+		return NULL;
+	}
+	objects->objects[objects->object_cnt++] = object;
+	if (object->file.inode)
+		unwind_objects__add_alias(objects, object, &object->file);
+	return object;
+}
+
+/* A table that was dropped is built again when its object comes back. */
+static void revive(struct unwind_objects *objects, struct unwind_object *object)
+{
+	if (object->kernel.chunk_cnt || !object->is_elf || object->ref_cnt)
+		return;
+	if (!build_table(objects, object) && object->file.inode)
+		unwind_objects__add_alias(objects, object, &object->file);
+}
+
+static struct unwind_object *new_object(const char *path, const struct at_file *file, int fd, int root_fd)
+{
+	struct unwind_object *object = calloc(1, sizeof(*object));
+	struct stat st;
+
+	if (!object) {
+		close(fd);
+		return NULL;
+	}
+	object->path = strdup(path);
+	object->file = *file;
+	object->fd = fd;
+	object->root_fd = root_fd;
+	if (!fstat(fd, &st)) {
+		object->bytes = (uint64_t)st.st_size;
+		object->mtime_ns = st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec;
+	}
+	return object;
+}
+
+/* The very file that is mapped, also when its name is gone or means another one. */
+static int open_mapped(pid_t tgid, const struct unwind_mapping *mapping)
+{
+	char name[4096 + 64];
+	struct stat st;
+	int fd;
+
+	snprintf(name, sizeof(name), "/proc/%d/map_files/%llx-%llx", tgid, (unsigned long long)mapping->start,
+		 (unsigned long long)mapping->end);
+	fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd >= 0)
+		return fd;
+	/* Without the right to follow that link: by its name, when that still has the inode. */
+	snprintf(name, sizeof(name), "/proc/%d/root%s", tgid, mapping->path);
+	fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd >= 0 && !fstat(fd, &st) && st.st_ino == mapping->file.inode)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+/* One descriptor a mount namespace: separate debug files are looked for below it. */
+static int root_of(struct unwind_objects *objects, pid_t tgid)
+{
+	struct unwind_root *roots;
+	char name[64];
+	struct stat st;
+	int fd;
+
+	snprintf(name, sizeof(name), "/proc/%d/ns/mnt", tgid);
+	if (stat(name, &st))
+		return -1;
+	for (size_t i = 0; i < objects->root_cnt; i++)
+		if (objects->roots[i].dev == st.st_dev && objects->roots[i].inode == st.st_ino)
+			return objects->roots[i].fd;
+	roots = reallocarray(objects->roots, objects->root_cnt + 1, sizeof(*roots));
+	if (!roots)
+		return -1;
+	objects->roots = roots;
+	snprintf(name, sizeof(name), "/proc/%d/root", tgid);
+	fd = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	roots[objects->root_cnt++] = (struct unwind_root){st.st_dev, st.st_ino, fd};
+	return fd;
+}
+
+static bool is_same_file(const struct unwind_object *object, int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && (uint64_t)st.st_size == object->bytes &&
+	       st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec == object->mtime_ns;
+}
+
+struct unwind_object *unwind_objects__of_mapping(struct unwind_objects *objects, pid_t tgid,
+						 const struct unwind_mapping *mapping)
+{
+	struct unwind_object *object = unwind_objects__find(objects, &mapping->file);
+	int fd;
+
+	/* Our descriptor shows the file as it is now: written over in place, it is another object. */
+	if (object && (object->fd < 0 || is_same_file(object, object->fd))) {
+		revive(objects, object);
+		return object;
+	}
+	fd = open_mapped(tgid, mapping);
+	if (fd < 0)
+		return NULL;
+	object = new_object(mapping->path, &mapping->file, fd, root_of(objects, tgid));
+	return object ? add_object(objects, object) : NULL;
+}
+
+/* The vdso has no file; of all processes of the same kind it is the same. */
+struct unwind_object *unwind_objects__vdso(struct unwind_objects *objects, pid_t tgid,
+					   const struct unwind_mapping *mapping)
+{
+	uint64_t bytes = mapping->end - mapping->start;
+	struct unwind_object *object;
+	uint8_t *memory = NULL;
+	char name[64];
+	ssize_t got = -1;
+	int fd;
+
+	snprintf(name, sizeof(name), "/proc/%d/mem", tgid);
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && bytes && bytes <= VDSO_MAX_BYTES && (memory = malloc(bytes)))
+		got = pread(fd, memory, bytes, (off_t)mapping->start);
+	if (fd >= 0)
+		close(fd);
+	if (got != (ssize_t)bytes) {
+		free(memory);
+		return NULL;
+	}
+	for (size_t i = 0; i < objects->object_cnt; i++) {
+		object = objects->objects[i];
+		if (object->memory && object->bytes == bytes && memcmp(object->memory, memory, bytes) == 0) {
+			free(memory);
+			return object;
+		}
+	}
+	object = calloc(1, sizeof(*object));
+	if (!object) {
+		free(memory);
+		return NULL;
+	}
+	*object = (struct unwind_object){
+		.path = strdup(mapping->path), .fd = -1, .root_fd = -1, .memory = memory, .bytes = bytes};
+	return add_object(objects, object);
+}
+
+int unwind_objects__add_file(struct unwind_objects *objects, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct unwind_object *object;
+	struct at_file file;
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return -EINVAL;
+	}
+	/* As the kernel writes a device. Where stat() says another one, this key is never asked for. */
+	file = (struct at_file){.dev = (uint64_t)major(st.st_dev) << 20 | minor(st.st_dev), .inode = st.st_ino};
+	if (unwind_objects__find(objects, &file)) {
+		close(fd);
+		return 0;
+	}
+	object = new_object(path, &file, fd, -1);
+	return object && add_object(objects, object) ? 0 : -ENOMEM;
+}
+
+bool unwind_objects__reclaim(struct unwind_objects *objects)
+{
+	uint64_t now_ns = unwind_objects__now_ns();
+	bool has_freed = false;
+
+	if (objects->is_keeping)
+		return false;
+	for (size_t i = 0; i < objects->object_cnt; i++) {
+		struct unwind_object *object = objects->objects[i];
+
+		if (object->ref_cnt || !object->kernel.chunk_cnt)
+			continue;
+		/* First out of the programs' sight, at a later time free. */
+		if (object->file.inode && !bpf_map_delete_elem(objects->store.maps.objects, &object->file)) {
+			object->unused_since_ns = now_ns;
+			continue;
+		}
+		if (now_ns - object->unused_since_ns < UNUSED_NS)
+			continue;
+		unwind_store__free_rows(&objects->store, object->kernel.chunks, object->kernel.chunk_cnt);
+		object->kernel.chunk_cnt = 0;
+		has_freed = true;
+	}
+	for (struct unwind_range **at = &objects->retired; *at;) {
+		struct unwind_range *range = *at;
+
+		if (now_ns - range->retired_ns < UNUSED_NS) {
+			at = &range->next_retired;
+			continue;
+		}
+		unwind_store__free_pieces(&objects->store, range->first, range->cnt);
+		*at = range->next_retired;
+		free(range);
+		has_freed = true;
+	}
+	return has_freed;
+}
+
+int unwind_objects__open(struct unwind_objects *objects, const struct unwind_maps *maps)
+{
+	*objects = (struct unwind_objects){0};
+	return unwind_store__open(&objects->store, maps);
+}
+
+void unwind_objects__close(struct unwind_objects *objects)
+{
+	struct unwind_range *next;
+
+	for (size_t i = 0; i < objects->object_cnt; i++) {
+		struct unwind_object *object = objects->objects[i];
+
+		if (object->fd >= 0)
+			close(object->fd);
+		free(object->path);
+		free(object->memory);
+		free(object);
+	}
+	free(objects->objects);
+	for (size_t i = 0; i < objects->process_cnt; i++) {
+		struct unwind_range *range = objects->processes[i].range;
+
+		if (range && !--range->ref_cnt)
+			free(range);
+	}
+	free(objects->processes);
+	for (struct unwind_range *range = objects->retired; range; range = next) {
+		next = range->next_retired;
+		free(range);
+	}
+	for (size_t i = 0; i < objects->root_cnt; i++)
+		close(objects->roots[i].fd);
+	free(objects->roots);
+	unwind_store__close(&objects->store);
+	*objects = (struct unwind_objects){0};
+}

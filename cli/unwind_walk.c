@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* See unwind_walk.h. */
+#include "cli/unwind_walk.h"
+
+#include <string.h>
+
+enum { GUESS_MAX_BYTES = 1 << 20, ADDRESS_MAX_BIT = 47 };
+
+struct walk {
+	const struct unwind_objects *objects;
+	const struct at_cut *cut;
+	uint64_t ip, sp, bp;
+	bool is_return;
+	struct at_piece piece; /* of the latest frame */
+	struct unwind_chain *chain;
+};
+
+static bool ends(struct walk *walk, enum at_end end)
+{
+	walk->chain->end = end;
+	return false;
+}
+
+static bool read_word(const struct walk *walk, uint64_t at, uint64_t *word)
+{
+	uint64_t offset = at - walk->cut->stack_at;
+	uint32_t bytes = walk->cut->stack_bytes < AT_STACK_BYTES ? walk->cut->stack_bytes : AT_STACK_BYTES;
+
+	if (at & 7 || bytes < 8 || offset > bytes - 8)
+		return false;
+	memcpy(word, walk->cut->stack + offset, 8);
+	return true;
+}
+
+/* The mapping that the kernel side saw, of an object that is known: also when the process is gone. */
+static bool find_seen_mapping(struct walk *walk, uint64_t pc)
+{
+	const struct at_cut *cut = walk->cut;
+	const struct unwind_object *object;
+	uint64_t offset;
+
+	if (!cut->file.inode || pc < cut->vm_start || pc >= cut->vm_end)
+		return false;
+	object = unwind_objects__find(walk->objects, &cut->file);
+	offset = cut->vm_file_offset + (pc - cut->vm_start);
+	for (uint32_t i = 0; object && i < object->kernel.segment_cnt; i++) {
+		const struct at_segment *segment = &object->kernel.segments[i];
+
+		if (offset - segment->file_offset >= segment->bytes)
+			continue;
+		walk->piece = (struct at_piece){.start = pc,
+						.bytes = 1,
+						.pc0 = segment->pc0 + (uint32_t)(offset - segment->file_offset),
+						.object = (uint16_t)object->kernel.object,
+						.go = object->kernel.go};
+		return true;
+	}
+	return false;
+}
+
+static bool find_piece(struct walk *walk, uint64_t pc)
+{
+	const struct at_piece *piece = unwind_objects__piece(walk->objects, (pid_t)walk->cut->note.tgid, pc);
+
+	if (piece)
+		walk->piece = *piece;
+	else if (!find_seen_mapping(walk, pc))
+		return ends(walk, AT_END_NO_MAPPING);
+	return true;
+}
+
+static bool step_guess(struct walk *walk)
+{
+	uint64_t next_bp, ip;
+
+	if (!walk->bp)
+		return ends(walk, walk->piece.object ? AT_END_OUTERMOST : AT_END_NO_TABLE);
+	if (walk->bp - walk->sp >= GUESS_MAX_BYTES || !read_word(walk, walk->bp, &next_bp) ||
+	    !read_word(walk, walk->bp + 8, &ip))
+		return ends(walk, AT_END_NO_TABLE);
+	if (!ip)
+		return ends(walk, AT_END_OUTERMOST);
+	if (walk->chain->guess_from > walk->chain->cnt)
+		walk->chain->guess_from = walk->chain->cnt;
+	walk->sp = walk->bp + 16;
+	walk->bp = next_bp;
+	walk->ip = ip;
+	walk->is_return = true;
+	return true;
+}
+
+static bool step_signal(struct walk *walk)
+{
+	uint64_t sp = walk->sp;
+
+	if (!read_word(walk, sp + AT_UCONTEXT_RIP, &walk->ip) || !read_word(walk, sp + AT_UCONTEXT_RBP, &walk->bp) ||
+	    !read_word(walk, sp + AT_UCONTEXT_RSP, &walk->sp))
+		return ends(walk, AT_END_STACK);
+	walk->is_return = false;
+	return true;
+}
+
+static bool step_cfa(struct walk *walk, uint32_t rule, uint64_t pc)
+{
+	uint64_t bytes = AT_RULE_OFFSET(rule) * 8ull, cfa, bp = walk->bp;
+	uint32_t saved = AT_RULE_RBP(rule);
+
+	switch (AT_RULE_TYPE(rule)) {
+	case AT_RULE_SP: cfa = walk->sp + bytes; break;
+	case AT_RULE_BP: cfa = bp + bytes; break;
+	case AT_RULE_PLT: cfa = walk->sp + 8 + ((pc & 15) >= AT_RULE_OFFSET(rule) ? 8 : 0); break;
+	default:
+		if (!read_word(walk, bp - bytes, &cfa))
+			return ends(walk, AT_END_STACK);
+	}
+	if (cfa <= walk->sp)
+		return ends(walk, AT_END_STUCK);
+	if (!read_word(walk, cfa - 8, &walk->ip) ||
+	    (saved && !read_word(walk, saved == AT_RBP_AT_RBP ? bp : cfa - saved * 8ull, &walk->bp)))
+		return ends(walk, AT_END_STACK);
+	walk->sp = cfa;
+	walk->is_return = true;
+	return walk->ip ? true : ends(walk, AT_END_OUTERMOST);
+}
+
+static bool step(struct walk *walk)
+{
+	uint64_t pc = walk->ip - walk->is_return;
+	const struct unwind_object *object;
+	uint32_t object_pc, rule;
+
+	if (walk->chain->cnt >= AT_CHAIN_FRAMES)
+		return ends(walk, AT_END_DEEP);
+	if (pc >> ADDRESS_MAX_BIT)
+		return ends(walk, AT_END_BAD_ADDRESS);
+	if (!find_piece(walk, pc))
+		return false;
+	object = unwind_objects__get(walk->objects, walk->piece.object);
+	if (!object) {
+		walk->chain->frames[walk->chain->cnt++] = walk->ip;
+		return step_guess(walk);
+	}
+	object_pc = walk->piece.pc0 + (uint32_t)(pc - walk->piece.start);
+	walk->chain->frames[walk->chain->cnt++] = (uint64_t)walk->piece.object << AT_FRAME_BITS | object_pc;
+	rule = unwind_objects__rule(walk->objects, object, object_pc);
+	switch (AT_RULE_TYPE(rule)) {
+	case AT_RULE_NONE: return step_guess(walk);
+	case AT_RULE_SIGNAL: return step_signal(walk);
+	case AT_RULE_END: return ends(walk, AT_END_OUTERMOST);
+	case AT_RULE_SPECIAL: return ends(walk, AT_END_NO_TABLE); /* Go's structures are not on the stack */
+	default: return step_cfa(walk, rule, pc);
+	}
+}
+
+void unwind_walk__resume(const struct unwind_objects *objects, const struct at_cut *cut, struct unwind_chain *chain)
+{
+	struct walk walk = {.objects = objects,
+			    .cut = cut,
+			    .ip = cut->ip,
+			    .sp = cut->sp,
+			    .bp = cut->bp,
+			    .is_return = cut->is_return,
+			    .chain = chain};
+
+	chain->cnt = cut->cnt < AT_CHAIN_FRAMES ? cut->cnt : AT_CHAIN_FRAMES;
+	chain->guess_from = cut->guess_from;
+	chain->end = AT_END_DEEP;
+	memcpy(chain->frames, cut->frames, chain->cnt * sizeof(chain->frames[0]));
+	while (step(&walk))
+		;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Unwind tables of real libraries, every row against what libdw makes of the
+ * same .eh_frame; and broken files, which must give an error and no row.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/unwind_table.h"
+
+/* What libdw says of a pc, as a rule. *is_other: it has one that a row cannot express. */
+static uint32_t rule_of_libdw(Dwarf_CFI *cfi, uint64_t pc, bool *is_other)
+{
+	Dwarf_Frame *frame = NULL;
+	Dwarf_Op *ops, ops_mem[3];
+	size_t cnt;
+	bool is_signal;
+	uint32_t rule = AT_RULE_NONE, rbp = 0;
+	int64_t offset;
+
+	*is_other = false;
+	if (dwarf_cfi_addrframe(cfi, pc, &frame))
+		return AT_RULE_NONE;
+	dwarf_frame_info(frame, NULL, NULL, &is_signal);
+	if (is_signal) {
+		free(frame);
+		return AT_RULE_SIGNAL;
+	}
+	if (!dwarf_frame_register(frame, 16, ops_mem, &ops, &cnt) && !cnt && ops == ops_mem) {
+		free(frame);
+		return AT_RULE_END; /* undefined */
+	}
+	*is_other = cnt != 2 || ops[0].atom != DW_OP_call_frame_cfa || ops[1].atom != DW_OP_plus_uconst ||
+		    ops[1].number != (uint64_t)-8;
+	dwarf_frame_register(frame, 6, ops_mem, &ops, &cnt);
+	if (cnt == 2 && ops[0].atom == DW_OP_call_frame_cfa && ops[1].atom == DW_OP_plus_uconst) {
+		offset = -(int64_t)ops[1].number;
+		*is_other |= offset % 8 != 0;
+		rbp = (uint32_t)(offset / 8);
+	} else if (cnt == 1 && ops[0].atom == DW_OP_breg6 && !ops[0].number) {
+		rbp = AT_RBP_AT_RBP;
+	} else if (cnt || (ops && ops != ops_mem)) {
+		*is_other = true;
+	}
+	dwarf_frame_cfa(frame, &ops, &cnt);
+	if (cnt == 1 && (ops[0].atom == DW_OP_breg7 || ops[0].atom == DW_OP_breg6)) {
+		offset = (int64_t)ops[0].number;
+		rule = AT_RULE(ops[0].atom == DW_OP_breg7 ? AT_RULE_SP : AT_RULE_BP, offset / 8, rbp);
+		*is_other |= offset < 0 || offset % 8;
+	} else if (cnt == 1 && ops[0].atom == DW_OP_bregx && (ops[0].number == 7 || ops[0].number == 6)) {
+		offset = (int64_t)ops[0].number2;
+		rule = AT_RULE(ops[0].number == 7 ? AT_RULE_SP : AT_RULE_BP, offset / 8, rbp);
+		*is_other |= offset < 0 || offset % 8;
+	} else if (cnt == 9 && ops[0].atom == DW_OP_breg7 && ops[5].atom == DW_OP_ge) {
+		rule = AT_RULE(AT_RULE_PLT, ops[4].atom - DW_OP_lit0, rbp);
+	} else if (cnt == 2 && ops[0].atom == DW_OP_breg6 && ops[1].atom == DW_OP_deref) {
+		rule = AT_RULE(AT_RULE_DEREF, -(int64_t)ops[0].number / 8, rbp);
+	} else {
+		*is_other = true;
+	}
+	free(frame);
+	return rule;
+}
+
+/* The first and the last pc of every row. */
+static void compare_with_libdw(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct unwind_table table;
+	struct elf_image image;
+	size_t equal_cnt = 0, other_cnt = 0;
+	Dwarf_CFI *cfi;
+	Elf *elf;
+
+	assert_return_code(fd, errno);
+	assert_int_equal(elf_image__open(&image, fd), 0);
+	assert_int_equal(unwind_table__build(&table, &image), 0);
+	elf_version(EV_CURRENT);
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	cfi = dwarf_getcfi_elf(elf);
+	assert_non_null(cfi);
+	for (uint32_t i = 0; i < table.row_cnt; i++) {
+		uint32_t last = i + 1 < table.row_cnt ? table.rows[i + 1].pc - 1 : table.rows[i].pc;
+		uint32_t pcs[2] = {table.rows[i].pc, last};
+
+		for (int end = 0; end < 2; end++) {
+			bool is_other;
+			uint32_t wanted = rule_of_libdw(cfi, image.base + pcs[end], &is_other);
+
+			assert_int_equal(unwind_table__rule(table.rows, table.row_cnt, pcs[end]), table.rows[i].rule);
+			if (is_other)
+				wanted = AT_RULE_NONE;
+			if (table.rows[i].rule != wanted)
+				fail_msg("%s: pc %#x: rule %#x, libdw has %#x", path, pcs[end], table.rows[i].rule,
+					 wanted);
+			other_cnt += is_other;
+			equal_cnt++;
+		}
+	}
+	printf("%s: %u rows, %zu pcs equal, of them %zu that rows cannot express\n", path, table.row_cnt, equal_cnt,
+	       other_cnt);
+	/* Nearly all of a real file can be expressed; else the comparison would mean little. */
+	assert_true(other_cnt * 50 < equal_cnt + 50);
+	dwarf_cfi_end(cfi);
+	elf_end(elf);
+	unwind_table__free(&table);
+	elf_image__free(&image);
+	close(fd);
+}
+
+static void test_rows_equal_libdw(void **state)
+{
+	static const char *const patterns[] = {"/proc/self/exe",
+					       "/lib/x86_64-linux-gnu/libc.so.6",
+					       "/lib/x86_64-linux-gnu/libm.so.6",
+					       "/lib64/ld-linux-x86-64.so.2",
+					       "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+					       "/usr/lib/x86_64-linux-gnu/libelf.so.1",
+					       "/usr/bin/python3",
+					       "/usr/bin/redis-server",
+					       "/bin/sh"};
+	size_t cnt = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
+		if (!access(patterns[i], R_OK)) {
+			compare_with_libdw(patterns[i]);
+			cnt++;
+		}
+	assert_true(cnt >= 4);
+}
+
+/* The fuzz target does more of this; here a few thousand files each time, the same ones. */
+static void test_broken_files(void **state)
+{
+	const char *path = "/lib64/ld-linux-x86-64.so.2";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	uint64_t random = 1;
+	struct stat st;
+	uint8_t *good, *bad;
+
+	(void)state;
+	assert_return_code(fd, errno);
+	assert_return_code(fstat(fd, &st), errno);
+	good = malloc((size_t)st.st_size);
+	bad = malloc((size_t)st.st_size);
+	assert_int_equal(read(fd, good, (size_t)st.st_size), st.st_size);
+	for (int round = 0; round < 300; round++) {
+		struct elf_image image;
+		struct unwind_table table;
+		size_t bytes = (size_t)st.st_size;
+
+		memcpy(bad, good, bytes);
+		for (int i = 0; i < 1 << round % 12; i++) {
+			random = random * 6364136223846793005 + 1442695040888963407;
+			/* Half of them among the headers. */
+			bad[(random >> 20) % (i % 2 ? bytes : 1024)] = (uint8_t)(random >> 12);
+		}
+		if (round % 3 == 0)
+			bytes = (random >> 30) % bytes;
+		if (!elf_image__open_memory(&image, bad, bytes) && !unwind_table__build(&table, &image)) {
+			for (uint32_t i = 1; i < table.row_cnt; i++)
+				assert_true(table.rows[i].pc > table.rows[i - 1].pc);
+			unwind_table__free(&table);
+		}
+		elf_image__free(&image);
+	}
+	free(good);
+	free(bad);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rows_equal_libdw),
+		cmocka_unit_test(test_broken_files),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
