@@ -255,6 +255,6 @@ clean: ## remove what was built
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo '  V=1 shows commands; STATIC=1 links libbpf, libelf, zlib and jansson in; O=DIR builds elsewhere.'
+	@echo '  V=1 shows commands; STATIC=1 links all libraries but the C library in; O=DIR builds elsewhere.'
 
 -include $(shell find $(O) -name '*.d' -not -path '$(O)/*san/*' -not -path '$(O)/static/*' 2>/dev/null)

@@ -42,6 +42,6 @@ left=$(find "$dir/usr" ! -type d)
 result 'uninstall' $? "left behind: $left"
 
 make -s O="$O/static" STATIC=1 "$O/static/alloctrace" &&
-	needed=$(readelf -d "$O/static/alloctrace" | grep NEEDED | grep -E 'bpf|elf|libz|jansson|zstd')
+	needed=$(readelf -d "$O/static/alloctrace" | grep NEEDED | grep -E 'bpf|libdw|elf|lzma|bz2|libz|jansson|zstd')
 [ -x "$O/static/alloctrace" ] && [ -z "$needed" ]
 result 'static' $? "still needs: $needed"
