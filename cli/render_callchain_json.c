@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Callchains as JSON: frames once, paths by their numbers. docs/output.md has the keys. */
 #include "cli/callchain.h"
+#include "cli/json_text.h"
 #include "cli/render_callchain.h"
-#include "cli/render_json.h"
 
 static json_t *number(uint64_t value)
 {
@@ -14,13 +14,13 @@ static json_t *frame_object(const struct callchain_frame *frame)
 	json_t *object = json_object();
 
 	if (frame->function)
-		render_json__set_text(object, "function", frame->function);
+		json_text__set(object, "function", frame->function);
 	if (frame->module)
-		render_json__set_text(object, "module", frame->module);
+		json_text__set(object, "module", frame->module);
 	if (frame->is_deleted)
 		json_object_set_new(object, "is_deleted", json_true());
 	if (frame->file) {
-		render_json__set_text(object, "file", frame->file);
+		json_text__set(object, "file", frame->file);
 		json_object_set_new(object, "line", json_integer(frame->line));
 	}
 	json_object_set_new(object, "address", number(frame->address));
