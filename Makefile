@@ -59,7 +59,8 @@ ALLOC_TESTS := $(patsubst %.c,$(O)/%,$(wildcard tests/alloc/*_test.c))
 TEST_C := $(filter-out %_test.c,$(wildcard tests/alloc/*.c tests/cli/*.c tests/trace/*.c))
 TEST_CC := $(wildcard tests/alloc/*.cc tests/cli/*.cc tests/trace/*.cc)
 TEST_PROGRAMS := $(patsubst %.c,$(O)/%,$(TEST_C)) $(patsubst %.cc,$(O)/%,$(TEST_CC))
-BENCHES := $(patsubst %.c,$(O)/%,$(wildcard tests/bench/*.c))
+BENCHES := $(patsubst %.c,$(O)/%,$(wildcard tests/bench/*_cost.c))
+MALLOC_BENCHES := $(patsubst %.c,$(O)/%,$(wildcard tests/bench/malloc_*.c)) $(O)/tests/bench/run_once
 
 # For the targets that do everything: as many jobs as CPUs, unless -j was given.
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -134,6 +135,11 @@ $(BENCHES): $(O)/%: %.c $(filter-out $(O)/cli/main.o,$(CLI_OBJS)) $(O)/.flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) $(CLI_LIBS) -pthread -o $@
 
+$(MALLOC_BENCHES): $(O)/%: %.c $(O)/scenarios/scenario.o $(O)/.flags
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) -pthread -o $@
+
 # A program whose kind cannot be built here leaves NAME.skip with the reason.
 test_program = \
 	mkdir -p $(@D); rm -f $@.skip; \
@@ -151,7 +157,7 @@ $(patsubst %.cc,$(O)/%,$(TEST_CC)): $(O)/%: %.cc $(O)/.flags
 	$(Q)$(call test_program,$(CXX) $(AT_CXXFLAGS))
 
 .PHONY: tests
-tests: all $(UNIT_TESTS) $(ALLOC_TESTS) $(TEST_PROGRAMS) sanitized ## build everything and all tests
+tests: all $(UNIT_TESTS) $(ALLOC_TESTS) $(TEST_PROGRAMS) $(MALLOC_BENCHES) sanitized ## build everything and all tests
 
 # The allocator under UBSan; the CLI and its unit tests under ASan and UBSan.
 .PHONY: sanitized ubsan asan
@@ -183,8 +189,12 @@ test: tests ## build and run all tests, or T='NAME...' of them, installing nothi
 	$(Q)tests/run $(if $(filter 0,$(V)),,-v) $(T)
 
 .PHONY: bench
-bench: all $(BENCHES) ## run the programs of tests/bench
+bench: bench-malloc ## what tracing costs, and the allocator against others
+	$(Q)$(MAKE) $(BENCHES)
 	$(Q)for bench in $(BENCHES); do echo "$$bench:"; O=$(O) $$bench || exit; done
+.PHONY: bench-malloc
+bench-malloc: all $(MALLOC_BENCHES) ## the allocator against others; B='-r 9 NAME...' are options
+	$(Q)O=$(O) tests/bench/malloc_bench.py $(B)
 
 .PHONY: deps
 deps: ## install (apt) what building and testing need and is missing
