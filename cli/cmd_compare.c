@@ -34,6 +34,8 @@ enum {
 	OPT_USER,
 	OPT_TIER,
 	OPT_COLOR,
+	OPT_PLOT,
+	OPT_ASCII,
 	OPT_NO_LEDGERS,
 	OPT_SAVE,
 };
@@ -44,7 +46,7 @@ struct compare_opts {
 	struct compare_configs configs;
 	const char *base, *tune, *output, *save;
 	bool is_matrix, is_all, is_json, has_seed, has_precision;
-	enum color color;
+	struct look_opts look;
 	struct compare_plan plan;
 	char *programs[PROGRAM_MAX];
 	size_t program_cnt;
@@ -73,6 +75,9 @@ static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stdout, stderr with --show-output)", 2},
 	{"save", OPT_SAVE, "FILE", 0, "Save all runs and their settings, for 'alloctrace report'", 2},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 2},
+	{"plot", OPT_PLOT, "WHEN", 0,
+	 "Small pictures in the table: auto (on a terminal), always, never (default: auto)", 2},
+	{"ascii", OPT_ASCII, NULL, 0, "Draw them in ASCII, as where the locale is not UTF-8", 2},
 	{"tier", OPT_TIER, "N", 0, "Trace with tier N at most: 0 is no kernel tracing (default: the best)", 2},
 	{"no-ledgers", OPT_NO_LEDGERS, NULL, 0, "Keep no ledgers: the cheapest tracing", 2},
 	{0},
@@ -146,8 +151,13 @@ static error_t parse_plan(int key, const char *arg, struct compare_opts *opts)
 		return chosen < 0 ? OPTIONS_SAID : 0;
 	case OPT_COLOR:
 		chosen = options__color(arg);
-		opts->color = chosen;
+		opts->look.color = chosen;
 		return chosen < 0 ? OPTIONS_SAID : 0;
+	case OPT_PLOT:
+		chosen = options__plot(arg);
+		opts->look.plot = chosen;
+		return chosen < 0 ? OPTIONS_SAID : 0;
+	case OPT_ASCII: opts->look.is_ascii = true; return 0;
 	case OPT_SHOW_OUTPUT: opts->plan.is_showing_output = true; return 0;
 	case OPT_NO_FOLLOW: opts->plan.session.is_following = false; return 0;
 	case OPT_NO_LEDGERS: opts->plan.session.ledgers = 0; return 0;
@@ -267,19 +277,19 @@ static int render(FILE *out, const void *data)
 
 struct table_data {
 	const struct compare_report *report;
-	bool has_color;
+	struct look look;
 };
 
 static int render_as_table(FILE *out, const void *data)
 {
 	const struct table_data *table = data;
 
-	return render_compare__table(out, table->report, table->has_color);
+	return render_compare__table(out, table->report, &table->look);
 }
 
 static int write_report(const struct compare_opts *opts, struct output *output, const struct compare_report *report)
 {
-	struct table_data table = {.report = report, .has_color = output__wants_color(output, opts->color)};
+	struct table_data table = {.report = report, .look = output__look(output, &opts->look)};
 
 	return opts->is_json ? output__write(output, render, report) : output__write(output, render_as_table, &table);
 }

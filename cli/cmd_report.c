@@ -74,13 +74,15 @@ static int render(FILE *out, const void *data)
 {
 	const struct report *report = data;
 	const struct profile *profile = report->saved.profile;
+	struct look_opts look_opts = {.color = report->opts.color};
+	struct look look = output__look(&report->output, &look_opts);
 	struct render_opts opts = {.has_color = output__wants_color(&report->output, report->opts.color)};
 
 	if (profile)
 		return report->opts.is_json ? render__json(out, profile) : render__table(out, profile, &opts);
 	if (report->opts.is_json)
 		return render_compare__json(out, &report->saved.comparison->report);
-	return render_compare__table(out, &report->saved.comparison->report, opts.has_color);
+	return render_compare__table(out, &report->saved.comparison->report, &look);
 }
 
 int cmd_report(int argc, char **argv)

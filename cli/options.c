@@ -176,9 +176,14 @@ int options__tier(const char *word)
 	return options__choose("--tier", word, tiers);
 }
 
+static const char *const whens[] = {"auto", "always", "never", NULL}; /* in the order of enum color */
+
 int options__color(const char *word)
 {
-	static const char *const colors[] = {"auto", "always", "never", NULL}; /* in the order of enum color */
+	return options__choose("--color", word, whens);
+}
 
-	return options__choose("--color", word, colors);
+int options__plot(const char *word)
+{
+	return options__choose("--plot", word, whens);
 }

@@ -28,5 +28,6 @@ int options__choose(const char *option, const char *word, const char *const *wor
 /* --tier: the number; --color: an enum color. -1 after saying what is known. */
 int options__tier(const char *word);
 int options__color(const char *word);
+int options__plot(const char *word);
 
 #endif

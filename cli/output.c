@@ -9,6 +9,10 @@
 
 #include "cli/cmd.h"
 #include "cli/msg.h"
+#include "cli/plot.h"
+
+/* The text beside a picture has 104 columns at most, and nearly always 90. */
+enum { PLOT_TERMINAL_MIN = 100, PLOT_TEXT_COLUMNS = 104, PLOT_MIN = 10, PLOT_MAX = 24 };
 
 static int out_of_memory(void)
 {
@@ -31,6 +35,22 @@ bool output__wants_color(const struct output *output, enum color color)
 	if (color != COLOR_AUTO)
 		return color == COLOR_ALWAYS;
 	return isatty(fileno(output->file)) && !getenv("NO_COLOR");
+}
+
+struct look output__look(const struct output *output, const struct look_opts *opts)
+{
+	struct look look = {.has_color = output__wants_color(output, opts->color),
+			    .is_ascii = !plot__is_utf8() || opts->is_ascii};
+	int columns = plot__columns(output->file);
+
+	if (opts->plot == COLOR_NEVER || (opts->plot == COLOR_AUTO && columns < PLOT_TERMINAL_MIN))
+		return look;
+	look.plot_columns = columns - PLOT_TEXT_COLUMNS;
+	if (!columns || look.plot_columns > PLOT_MAX)
+		look.plot_columns = PLOT_MAX;
+	if (look.plot_columns < PLOT_MIN)
+		look.plot_columns = PLOT_MIN;
+	return look;
 }
 
 int output__write(struct output *output, int (*render)(FILE *out, const void *data), const void *data)

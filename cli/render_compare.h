@@ -11,6 +11,7 @@
 
 #include "cli/compare.h"
 #include "cli/compare_config.h"
+#include "cli/output.h"
 #include "cli/profile.h"
 
 enum { COMPARE_WARNING_MAX = 64, COMPARE_WARNING_BYTES = 256 };
@@ -51,7 +52,7 @@ void render_compare__warn(struct compare_report *report);
 /* Geometric mean over the programs of a configuration's change; NAN when one has none, or is 0. */
 double render_compare__geometric(const struct compare_report *report, size_t config, enum compare_figure figure);
 
-int render_compare__table(FILE *out, const struct compare_report *report, bool has_color);
+int render_compare__table(FILE *out, const struct compare_report *report, const struct look *look);
 int render_compare__json(FILE *out, const struct compare_report *report);
 
 #endif

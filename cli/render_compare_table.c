@@ -11,6 +11,7 @@
 
 #include "alloc/settings.h"
 #include "cli/format.h"
+#include "cli/plot.h"
 #include "cli/render_compare.h"
 
 enum {
@@ -22,7 +23,8 @@ struct table {
 	FILE *out;
 	const struct compare_report *report;
 	const struct comparison *comparison; /* of the program in hand */
-	const char *bold, *plain, *alarm;
+	const struct look *look;
+	const char *bold, *plain, *alarm, *picture;
 };
 
 /* What a verdict weighs; the classes stand in the table. */
@@ -245,18 +247,46 @@ static void print_change(const struct table *table, size_t config, enum compare_
 		fputs("  ~", table->out);
 }
 
+/* The right edge of a figure's pictures. */
+static double most_of(const struct comparison *comparison, enum compare_figure figure)
+{
+	double most = 0;
+
+	for (size_t config = 0; config < comparison->config_cnt; config++)
+		most = fmax(most, compare__stat(comparison, config, figure)->value.high);
+	return most;
+}
+
+static void print_bar(const struct table *table, const struct compare_stat *stat, double most)
+{
+	struct plot_bar bar = {stat->value.low, stat->value.median, stat->value.high, most};
+
+	if (!table->look->plot_columns || !(most > 0))
+		return;
+	fprintf(table->out, " %s", table->picture);
+	plot__bar(table->out, &bar, table->look->plot_columns, table->look->is_ascii);
+	fputs(table->plain, table->out);
+}
+
+/* Room where a line has no picture and the others have. */
+static int picture_room(const struct table *table)
+{
+	return table->look->plot_columns ? table->look->plot_columns + 1 : 0;
+}
+
 static void print_figure(const struct table *table, enum compare_figure figure)
 {
 	const struct compare_stat *base = compare__stat(table->comparison, table->comparison->base, figure);
 	enum compare_unit unit = compare__unit(figure);
+	double most = most_of(table->comparison, figure);
 	char name[COMPARE_NAME_BYTES], text[FORMAT_BYTES];
 
 	if (!compare__occurs(table->comparison, figure))
 		return;
 	if (compare__is_constant(table->comparison, figure) ||
 	    (compare__is_same_in_all(table->comparison, figure) && table->report->block_cnt >= SUMMED_UP_BLOCKS)) {
-		fprintf(table->out, "%s%-*s%s %14s", table->bold, NAME_WIDTH, compare__name(figure, name), table->plain,
-			format_value(base->value.median, unit, text));
+		fprintf(table->out, "%s%-*s%s%*s %14s", table->bold, NAME_WIDTH, compare__name(figure, name),
+			table->plain, picture_room(table), "", format_value(base->value.median, unit, text));
 		print_interval(table, base, unit);
 		fprintf(table->out, "          ~ %s\n",
 			compare__is_constant(table->comparison, figure) ? "the same in all" : "in all");
@@ -266,8 +296,9 @@ static void print_figure(const struct table *table, enum compare_figure figure)
 	for (size_t config = 0; config < table->comparison->config_cnt; config++) {
 		const struct compare_stat *stat = compare__stat(table->comparison, config, figure);
 
-		fprintf(table->out, "  %-*s %14s", NAME_WIDTH - 2, config_name(table, config),
-			format_value(stat->value.median, unit, text));
+		fprintf(table->out, "  %-*s", NAME_WIDTH - 2, config_name(table, config));
+		print_bar(table, stat, most);
+		fprintf(table->out, " %14s", format_value(stat->value.median, unit, text));
 		print_interval(table, stat, unit);
 		print_change(table, config, figure);
 		fputc('\n', table->out);
@@ -314,8 +345,8 @@ static int print_program(struct table *table, const struct compare_program *prog
 	print_verdicts(table);
 	if (table->comparison->is_measured[COMPARE_CALLS])
 		err = print_ranking(table);
-	fprintf(table->out, "\n%s%-*s %14s %26s %10s%s\n", table->bold, NAME_WIDTH, "", "median", "95 % interval",
-		"change", table->plain);
+	fprintf(table->out, "\n%s%-*s%*s %14s %26s %10s%s\n", table->bold, NAME_WIDTH, "", picture_room(table), "",
+		"median", "95 % interval", "change", table->plain);
 	for (int figure = 0; figure < COMPARE_FIGURE_CNT; figure++)
 		print_figure(table, figure);
 	if (table->report->is_matrix) {
@@ -346,14 +377,16 @@ static void print_geometric(const struct table *table)
 	}
 }
 
-int render_compare__table(FILE *out, const struct compare_report *report, bool has_color)
+int render_compare__table(FILE *out, const struct compare_report *report, const struct look *look)
 {
 	struct table table = {
 		.out = out,
 		.report = report,
-		.bold = has_color ? "\033[1m" : "",
-		.plain = has_color ? "\033[0m" : "",
-		.alarm = has_color ? "\033[33m" : "",
+		.look = look,
+		.bold = look->has_color ? "\033[1m" : "",
+		.plain = look->has_color ? "\033[0m" : "",
+		.alarm = look->has_color ? "\033[33m" : "",
+		.picture = look->has_color ? "\033[36m" : "",
 	};
 	int err = 0;
 

@@ -16,12 +16,8 @@
 enum { ROOM_MAX = 16 << 20, BLOCK_MAX = 1 << 20, PROGRAM_MAX = 64 };
 
 static const struct field load_fields[] = {
-	FIELD(struct compare_load, start),
-	FIELD(struct compare_load, end),
-	FIELD(struct compare_load, own),
-	FIELD(struct compare_load, others),
-	FIELD(struct compare_load, stolen),
-	FIELD_END,
+	FIELD(struct compare_load, start),  FIELD(struct compare_load, end),    FIELD(struct compare_load, own),
+	FIELD(struct compare_load, others), FIELD(struct compare_load, stolen), FIELD_END,
 };
 
 static const struct field report_fields[] = {

@@ -87,8 +87,32 @@ def test_interrupt():
     result("interrupt in the warm-up", (status != 130 or "nothing to compare" not in seen) and (status, seen[-300:]))
 
 
+BAR = "\u2588"
+
+
+def test_pictures():
+    """trim_loop's calls: 31 without the policy, which fills the picture's width, and none with it."""
+    words = ["--runs", "2", "--policy", "none", "--policy", "trim", "trim_loop --iterations 31"]
+
+    def row(columns, locale, *options, name="none"):
+        seen, _ = on_terminal([*options, *words], {"LC_ALL": locale}, columns=columns)
+        return re.search(rf"memory syscalls\r\n(?:  none.*\r\n)?  {name} (.*)\r\n", seen)[1]
+
+    result("as wide as there is room", [row(c, "C.UTF-8").count(BAR) for c in (99, 100, 110, 120, 200)] != [0, 10, 10, 16, 24])
+    result("no bar of nothing", BAR in row(120, "C.UTF-8", name="trim"))
+    result("ASCII where the locale is", row(120, "C").count("#") != 16 or BAR in row(120, "C"))
+    result("--ascii", row(120, "C.UTF-8", "--ascii").count("#") != 16)
+    result("--plot=never", BAR in row(120, "C.UTF-8", "--plot", "never"))
+    for option, cnt in (((), 0), (("--plot", "always"), 24)):
+        piped = subprocess.run([ALLOCTRACE, "compare", "--tier", "0", *option, *words], capture_output=True, text=True,
+                               timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL, env={"LC_ALL": "C.UTF-8"})
+        row_text = re.search(r"memory syscalls\n  none (.*)\n", piped.stdout)
+        result(f"without a terminal {' '.join(option)}", not row_text or row_text[1].count(BAR) != cnt and row_text[1])
+
+
 def main():
     test_progress()
+    test_pictures()
     test_interrupt()
 
 
