@@ -21,7 +21,17 @@
 
 #include "bpf/callchain.bpf.h"
 
+#include "bpf/locks.bpf.h"
+#include "bpf/places.bpf.h"
+#include "bpf/stacks.bpf.h"
+
 #include "bpf/commit.bpf.h"
+
+#include "bpf/refault.bpf.h"
+
+#include "bpf/ledgers.bpf.h"
+
+#include "bpf/life.bpf.h"
 
 #include "bpf/fault.bpf.h"
 #include "bpf/rss.bpf.h"
@@ -83,6 +93,18 @@ int BPF_PROG(at_exec_btf, struct task_struct *task, int old_tid)
 	return life_exec(task, old_tid);
 }
 
+SEC("?tp_btf/contention_begin")
+int BPF_PROG(at_wait_btf, void *lock, unsigned int flags)
+{
+	return lock_begin((__u64)lock, flags);
+}
+
+SEC("?tp_btf/contention_end")
+int BPF_PROG(at_got_btf, void *lock, int ret)
+{
+	return lock_end((__u64)lock);
+}
+
 SEC("?perf_event")
 int at_fault_begin(void *ctx)
 {
@@ -90,15 +112,15 @@ int at_fault_begin(void *ctx)
 }
 
 SEC("?perf_event")
-int at_fault_minor(void *ctx)
+int at_fault_minor(struct bpf_perf_event_data *ctx)
 {
-	return fault_end(AT_CLASS_FAULT_MINOR);
+	return fault_end(AT_CLASS_FAULT_MINOR, ctx->addr);
 }
 
 SEC("?perf_event")
-int at_fault_major(void *ctx)
+int at_fault_major(struct bpf_perf_event_data *ctx)
 {
-	return fault_end(AT_CLASS_FAULT_MAJOR);
+	return fault_end(AT_CLASS_FAULT_MAJOR, ctx->addr);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

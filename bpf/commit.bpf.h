@@ -241,7 +241,7 @@ __noinline int commit_settle(struct at_slot *slot, const struct finished *call)
 	struct at_ledger *ledger;
 	__s64 pages, growth = 0;
 
-	if (!slot || !call)
+	if (!slot || !call || !cfg_has_commit)
 		return 0;
 	ledger = ledger_of(slot->phase);
 	if (!ledger)
@@ -263,6 +263,8 @@ __noinline int commit_settle(struct at_slot *slot, const struct finished *call)
 		commit_stacks(ledger, process, task);
 	commit_add(ledger, process, pages);
 	commit_add(ledger, process, growth);
+	if (cfg_has_stacks)
+		stacks_charge(slot, pages + growth);
 	return 0;
 }
 
@@ -415,45 +417,6 @@ static __always_inline void commit_die(const struct task_struct *task)
 
 	if (target && *target && !task->signal->live.counter)
 		commit_end(task->tgid, *target - 1);
-}
-
-/* The life of a process: as a target, and in the ledger. */
-
-static __always_inline int life_fork(struct task_struct *parent, struct task_struct *child)
-{
-	if (cfg_has_rows)
-		row_fork(parent, child);
-	else
-		target_fork(parent, child);
-	if (cfg_has_commit)
-		commit_fork(parent, child);
-	if (cfg_has_callchains)
-		callchain_fork(parent, child);
-	return 0;
-}
-
-static __always_inline int life_exit(struct task_struct *task)
-{
-	target_exit(task);
-	if (cfg_has_rows)
-		row_die(task);
-	if (cfg_has_commit)
-		commit_die(task);
-	if (cfg_has_callchains)
-		callchain_exit(task);
-	return 0;
-}
-
-static __always_inline int life_exec(struct task_struct *task, __u32 old_tid)
-{
-	if (cfg_has_rows)
-		row_exec(task, old_tid);
-	target_exec(task);
-	if (cfg_has_commit)
-		commit_exec(task);
-	if (cfg_has_callchains)
-		callchain_exec(task);
-	return 0;
 }
 
 #endif

@@ -9,7 +9,7 @@
 #define ALLOCTRACE_BPF_EVENT_H
 
 /* Raised whenever a type or a value below changes its meaning. */
-#define AT_EVENT_ABI 3
+#define AT_EVENT_ABI 4
 
 /*
  * The traced syscalls: X(id, name, x86-64 number, ia32 number, ia32 number 2).
@@ -181,6 +181,16 @@ struct at_slot {
 	__u32 row;      /* number of its row + 1; 0 = none, AT_ROW_FULL = there was no room */
 	__u32 exec_cnt; /* programs that its process has started while traced */
 	__u32 is_fresh; /* it was there before tracing, and has not entered a call since */
+	/* ledgers only: */
+	__u64 wait_lock;      /* address of the lock that the thread waits for; 0 = none */
+	__u64 wait_ns;        /* since when */
+	__u64 call_wait_ns;   /* waits in the call so far, */
+	__u64 fault_wait_ns;  /* and in the page fault */
+	__u32 released_pages; /* that the call takes from the process */
+	__u8 release;         /* AT_RELEASE_* */
+	__u8 wait_kind;       /* AT_LOCK_* */
+	__u8 is_stack;        /* the call is about a thread stack */
+	__u8 pad;
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct at_slot) == 128, "two cache lines");
 
@@ -296,6 +306,68 @@ struct at_process {
 };
 
 /*
+ * Locks that a thread waits for: X(id, name). mmap_lock of its own process for
+ * reading and for writing; other locks by their kind.
+ */
+#define AT_LOCKS(X)                 \
+	X(MMAP_READ, "mmap_read")   \
+	X(MMAP_WRITE, "mmap_write") \
+	X(SPIN, "spin")             \
+	X(SEM, "rwsem")             \
+	X(MUTEX, "mutex")           \
+	X(OTHER, "other")
+
+#define X(id, name) AT_LOCK_##id,
+enum at_lock { AT_LOCKS(X) AT_LOCK_CNT };
+#undef X
+
+struct at_wait {
+	__u64 cnt, sum_ns, max_ns;
+};
+
+/* One phase on one CPU. Key of the map: phase. */
+struct at_lock_ledger {
+	struct at_wait kinds[AT_LOCK_CNT];    /* one a wait */
+	struct at_wait classes[AT_CLASS_CNT]; /* one a call or fault that waited */
+};
+
+/*
+ * How pages are taken from a process: X(id, name). unmap: munmap, an mmap over
+ * them, a smaller brk or mremap.
+ */
+#define AT_RELEASES(X)          \
+	X(DONTNEED, "dontneed") \
+	X(FREE, "free")         \
+	X(UNMAP, "unmap")
+
+#define X(id, name) AT_RELEASE_##id,
+enum at_release { AT_RELEASES(X) AT_RELEASE_CNT };
+#undef X
+
+struct at_refault {
+	__u64 released_pages; /* that had been touched */
+	__u64 release_ns;     /* of the calls that did it */
+	__u64 returned_pages; /* of them, those that a fault brought back */
+	__u64 refault_ns;     /* of those faults */
+};
+
+/* One phase on one CPU. Key of the map: phase. */
+struct at_refault_ledger {
+	struct at_refault kinds[AT_RELEASE_CNT];
+	__u64 max_ns;            /* longest time until a page came back */
+	__u64 hist[AT_HIST_CNT]; /* of those times */
+};
+
+/* One phase on one CPU. Key of the map: phase. */
+struct at_stack_ledger {
+	__u64 thread_cnt;                     /* created */
+	__u64 foreign_cnt;                    /* of them, those whose stack was not seen to be mapped */
+	__u64 call_cnt, call_ns;              /* about stacks */
+	__u64 charged_pages, uncharged_pages; /* by those calls, with the commit ledger */
+	__u64 fault_cnt, fault_ns;            /* in stacks */
+};
+
+/*
  * What could not be counted exactly, by reason: X(id, JSON key, text). Each is
  * one u64 per CPU. A report is `exact` when all but NEVER_RETURNED are 0.
  */
@@ -308,7 +380,9 @@ struct at_process {
 	X(CLASS_ASSUMED, "class_assumed", "mprotect calls classed from their arguments alone")       \
 	X(FAULT_MISSED, "fault_missed", "page faults that the kernel counted and we did not")        \
 	X(FAULT_HIDDEN, "fault_hidden", "programs whose page faults the kernel hides (set-user-ID)") \
-	X(LEDGER_FULL, "ledger_full", "processes without room in the commit ledger")
+	X(LEDGER_FULL, "ledger_full", "processes without room in the commit ledger")                 \
+	X(REFAULT_FULL, "refault_full", "page ranges without room in the refault ledger")            \
+	X(STACK_FULL, "stack_full", "stacks without room in the stack ledger")
 
 #define X(id, key, text) AT_LOSS_##id,
 enum at_loss { AT_LOSS_INVALID = 0, AT_LOSSES(X) AT_LOSS_CNT };

@@ -20,12 +20,13 @@ static __always_inline int fault_begin(void)
 	if (!slot || (cfg_is_partial && !slot->scope))
 		return 0;
 	slot->fault_phase = *target - 1;
+	ledgers_fault_begin(slot);
 	slot->fault_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
 /* A fault without a start is not counted here: user space sees it missing in the event's own count. */
-static __always_inline int fault_end(enum at_class class)
+static __always_inline int fault_end(enum at_class class, __u64 addr)
 {
 	__u64 ids = bpf_get_current_pid_tgid(), start_ns, end_ns;
 	struct at_slot *slot = slot_of(bpf_get_current_task_btf(), ids, 0);
@@ -38,6 +39,7 @@ static __always_inline int fault_end(enum at_class class)
 	cell_add(slot->fault_phase, class, start_ns, end_ns, PAGE_BYTES, 0);
 	if (cfg_has_rows)
 		row_add(slot, class, at_duration_ns(start_ns, end_ns), PAGE_BYTES, 0);
+	ledgers_fault_end(slot, class, addr, start_ns, end_ns);
 	if (cfg_has_callchains)
 		callchain_add(WALK_FAULT, slot->fault_phase, class, at_duration_ns(start_ns, end_ns), PAGE_BYTES);
 	return 0;

@@ -76,6 +76,23 @@ enum {
 	MM_SHMEMPAGES = 3,
 	ENOENT = 2,
 	ENOMEM = 12,
+	EEXIST = 17,
+};
+
+/* Kernel internals that have been as they are since they are there (linux/sched.h; trace/events/lock.h, 5.19). */
+enum {
+	PF_EXITING = 0x4,
+	LCB_F_SPIN = 1 << 0,
+	LCB_F_READ = 1 << 1,
+	LCB_F_WRITE = 1 << 2,
+	LCB_F_MUTEX = 1 << 5,
+};
+
+/* Context of the programs on perf events (linux/bpf_perf_event.h). */
+struct bpf_perf_event_data {
+	__u64 regs[21];
+	__u64 sample_period;
+	__u64 addr;
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -92,7 +109,12 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct rw_semaphore {
+	int unread;
+};
+
 struct mm_struct {
+	struct rw_semaphore mmap_lock;
 	unsigned long brk, start_brk, flags;
 	unsigned long total_vm, data_vm, stack_vm; /* pages */
 	int map_count;

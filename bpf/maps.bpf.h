@@ -17,6 +17,9 @@ const volatile __u32 cfg_row_cnt = 1;
 const volatile bool cfg_has_faults;     /* page fault events are on */
 const volatile bool cfg_has_commit;     /* the commit ledger is kept */
 const volatile bool cfg_has_vmas;       /* the VMA ledger is kept */
+const volatile bool cfg_has_locks;      /* the lock ledger is kept */
+const volatile bool cfg_has_refaults;   /* the refault ledger is kept */
+const volatile bool cfg_has_stacks;     /* the stack ledger is kept */
 const volatile bool cfg_has_vma_iter;   /* the kernel has the iterator over VMAs */
 const volatile bool cfg_has_callchains; /* calls are summed by callchain */
 const volatile bool cfg_is_by_thread;   /* ... and by thread */
@@ -114,6 +117,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct at_attach);
 } attach_state SEC(".maps");
+
+/* key: phase; each only with its ledger */
+#define LEDGER_MAP(name, ledger)                         \
+	struct {                                         \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY); \
+		__uint(max_entries, AT_PHASE_CNT);       \
+		__type(key, __u32);                      \
+		__type(value, ledger);                   \
+	} name SEC(".maps")
 
 #define COUNTERS(name, cnt)                              \
 	struct {                                         \

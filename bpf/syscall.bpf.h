@@ -222,10 +222,7 @@ static __always_inline int call_enter(const struct pt_regs *regs, struct task_st
 	slot->syscall = syscall;
 	slot->phase = *target - 1;
 	slot->aux = aux_of(syscall, task, regs);
-	if (cfg_has_commit)
-		commit_enter(regs, task, slot);
-	if (cfg_has_vmas)
-		slot->vma_cnt = task->mm->map_count;
+	ledgers_enter(regs, task, slot);
 	if (syscall == AT_SYS_MADVISE && is_phase_mark(regs))
 		phase_switch(target, (__u32)regs->dx - AT_PHASE_MARK);
 	slot->start_ns = bpf_ktime_get_ns();
@@ -321,10 +318,7 @@ static __always_inline int call_exit(const struct pt_regs *regs, long ret, __u32
 	cell_add(phase, call.class, start_ns, end_ns, call.bytes, err);
 	if (cfg_has_rows)
 		row_add(slot, call.class, at_duration_ns(start_ns, end_ns), call.bytes, err);
-	if (cfg_has_vmas)
-		vmas_exit(slot, call.class, start_ns, end_ns);
-	if (cfg_has_commit)
-		commit_exit(regs, ret, slot);
+	ledgers_exit(regs, ret, slot, call.class, start_ns, end_ns);
 	if (cfg_has_callchains) {
 		callchain_add(WALK_SYSCALL, phase, call.class, at_duration_ns(start_ns, end_ns), err ? 0 : call.bytes);
 		callchain_exit_syscall(slot->syscall, regs, ret, ids >> 32);

@@ -65,6 +65,8 @@ static __always_inline int target_exit(struct task_struct *task)
 	}
 	slot->start_ns = 0;
 	slot->fault_ns = 0;
+	slot->wait_lock = 0;
+	slot->call_wait_ns = 0;
 	return 0;
 }
 

@@ -9,7 +9,7 @@ __noinline int vmas_exit(const struct at_slot *slot, __u32 class, __u64 start_ns
 	__u64 cnt = bpf_get_current_task_btf()->mm->map_count;
 	struct at_ledger *ledger;
 
-	if (!slot || class >= AT_CLASS_CNT)
+	if (!slot || class >= AT_CLASS_CNT || !cfg_has_vmas)
 		return 0;
 	ledger = ledger_of(slot->phase);
 	if (!ledger)

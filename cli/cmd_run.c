@@ -64,7 +64,8 @@ static const struct argp_option options[] = {
 	{"save", OPT_SAVE, "FILE", 0, "Save all that was measured, for 'alloctrace report'", 1},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 1},
 	{"tier", OPT_TIER, "N", 0, "Trace with tier N at most: 0 is no kernel tracing (default: the best)", 2},
-	{"ledgers", OPT_LEDGERS, "LIST", 0, "Keep these only: commit, vmas, all, none (default: all)", 2},
+	{"ledgers", OPT_LEDGERS, "LIST", 0,
+	 "Keep these only: commit, vmas, refault, locks, stacks, all, none (default: all)", 2},
 	{"no-ledgers", OPT_NO_LEDGERS, NULL, 0, "Keep none: the cheapest tracing", 2},
 	{"slots", OPT_SLOTS, "KIND", 0, "auto, array, storage: where start times are kept (default: auto)", 2},
 	{"bpf-stats", OPT_BPF_STATS, NULL, 0, "Measure the tracer's own cost; slows every traced call", 2},
@@ -108,7 +109,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_LEDGERS:
 		if (ledger__parse(arg, &opts->ledgers))
 			return 0;
-		msg__error("--ledgers: unknown '%s'; known: commit, vmas (with commas between), all, none", arg);
+		msg__error("--ledgers: unknown '%s'; known: %s (with commas between), all, none", arg, ledger__names());
 		return OPTIONS_SAID;
 	case OPT_TIER:
 	case OPT_SLOTS:

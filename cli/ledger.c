@@ -75,6 +75,15 @@ static unsigned ledger_bit(const char *name, size_t bytes)
 	return 0;
 }
 
+const char *ledger__names(void)
+{
+#define X(id, word) ", " word
+	static const char names[] = "" LEDGERS(X);
+#undef X
+
+	return names + 2;
+}
+
 bool ledger__parse(const char *list, unsigned *ledgers)
 {
 	*ledgers = 0;
@@ -123,19 +132,56 @@ static void add_vmas(struct vma_stat *dst, const struct at_ledger *src)
 	profile__add_vmas(dst, &part);
 }
 
-int ledger__collect(int fd, int cpu_cnt, struct profile *profile)
-{
-	struct at_ledger *values = calloc((size_t)cpu_cnt, sizeof(*values));
-	int err = values ? 0 : -ENOMEM;
-	char line[32];
+union ledger_value {
+	struct at_ledger ledger;
+	struct at_lock_ledger locks;
+	struct at_refault_ledger refault;
+	struct at_stack_ledger stacks;
+};
 
-	for (uint32_t phase = 0; !err && phase < AT_PHASE_CNT; phase++) {
-		err = bpf_map_lookup_elem(fd, &phase, values);
-		for (int cpu = 0; !err && cpu < cpu_cnt; cpu++) {
-			add_commit(&profile->phases[phase].commit, &values[cpu]);
-			add_vmas(&profile->phases[phase].vmas, &values[cpu]);
+static void add_ledger(struct phase_stat *phase, const void *value)
+{
+	add_commit(&phase->commit, value);
+	add_vmas(&phase->vmas, value);
+}
+
+static void add_locks(struct phase_stat *phase, const void *value)
+{
+	profile__add_locks(&phase->locks, value);
+}
+
+static void add_refault(struct phase_stat *phase, const void *value)
+{
+	profile__add_refault(&phase->refault, value);
+}
+
+static void add_stacks(struct phase_stat *phase, const void *value)
+{
+	profile__add_stacks(&phase->stacks, value);
+}
+
+int ledger__collect(const struct ledger_fds *fds, int cpu_cnt, struct profile *profile)
+{
+	const struct {
+		unsigned ledgers;
+		int fd;
+		size_t value_bytes;
+		void (*add)(struct phase_stat *phase, const void *value);
+	} maps[] = {
+		{LEDGER_COMMIT | LEDGER_VMAS, fds->ledgers, sizeof(struct at_ledger), add_ledger},
+		{LEDGER_LOCKS, fds->locks, sizeof(struct at_lock_ledger), add_locks},
+		{LEDGER_REFAULT, fds->refaults, sizeof(struct at_refault_ledger), add_refault},
+		{LEDGER_STACKS, fds->stacks, sizeof(struct at_stack_ledger), add_stacks},
+	};
+	char *values = calloc((size_t)cpu_cnt, sizeof(union ledger_value)), line[32];
+	int err = values ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+		for (uint32_t phase = 0; !err && phase < AT_PHASE_CNT && profile->ledgers & maps[i].ledgers; phase++) {
+			err = bpf_map_lookup_elem(maps[i].fd, &phase, values);
+			for (int cpu = 0; !err && cpu < cpu_cnt; cpu++)
+				maps[i].add(&profile->phases[phase], values + (size_t)cpu * maps[i].value_bytes);
 		}
-	}
 	free(values);
 	if (profile->ledgers & LEDGER_VMAS && read_line("/proc/sys/vm/max_map_count", line, sizeof(line)))
 		profile->max_map_cnt = strtoull(line, NULL, 10);

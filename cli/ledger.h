@@ -27,10 +27,19 @@ void ledger__read_host(struct ledger_host *host);
  * CPUs). SCALED: that of the patch of 2011, RAM / (20 x CPUs).
  */
 void ledger__batches(const struct ledger_host *host, uint64_t batches[AT_BATCH_CNT]);
-/* "commit,vmas", "all" or "none". False when a name is unknown. */
+/* Names with commas between, "all" or "none". False when a name is unknown. */
 bool ledger__parse(const char *list, unsigned *ledgers);
 
-/* Adds what the map of ledgers (fd) holds to the profile, whose `ledgers` are valid. 0 or -errno. */
-int ledger__collect(int fd, int cpu_cnt, struct profile *profile);
+/* "commit, vmas, ...": all that there are, for messages. */
+const char *ledger__names(void);
+
+/* Maps of the kernel side; only those of ledgers that are kept are valid. */
+struct ledger_fds {
+	int ledgers; /* commit and VMAs */
+	int locks, refaults, stacks;
+};
+
+/* Adds what the maps hold to the profile, whose `ledgers` are valid. 0 or -errno. */
+int ledger__collect(const struct ledger_fds *fds, int cpu_cnt, struct profile *profile);
 
 #endif

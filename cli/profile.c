@@ -79,6 +79,48 @@ void profile__add_vmas(struct vma_stat *dst, const struct vma_stat *src)
 		dst->growth[class] += src->growth[class];
 }
 
+void profile__add_refault(struct at_refault_ledger *dst, const struct at_refault_ledger *src)
+{
+	for (int i = 0; i < AT_RELEASE_CNT; i++) {
+		dst->kinds[i].released_pages += src->kinds[i].released_pages;
+		dst->kinds[i].release_ns += src->kinds[i].release_ns;
+		dst->kinds[i].returned_pages += src->kinds[i].returned_pages;
+		dst->kinds[i].refault_ns += src->kinds[i].refault_ns;
+	}
+	if (src->max_ns > dst->max_ns)
+		dst->max_ns = src->max_ns;
+	for (int i = 0; i < AT_HIST_CNT; i++)
+		dst->hist[i] += src->hist[i];
+}
+
+static void add_wait(struct at_wait *dst, const struct at_wait *src)
+{
+	dst->cnt += src->cnt;
+	dst->sum_ns += src->sum_ns;
+	if (src->max_ns > dst->max_ns)
+		dst->max_ns = src->max_ns;
+}
+
+void profile__add_locks(struct at_lock_ledger *dst, const struct at_lock_ledger *src)
+{
+	for (int i = 0; i < AT_LOCK_CNT; i++)
+		add_wait(&dst->kinds[i], &src->kinds[i]);
+	for (int i = 0; i < AT_CLASS_CNT; i++)
+		add_wait(&dst->classes[i], &src->classes[i]);
+}
+
+void profile__add_stacks(struct at_stack_ledger *dst, const struct at_stack_ledger *src)
+{
+	dst->thread_cnt += src->thread_cnt;
+	dst->foreign_cnt += src->foreign_cnt;
+	dst->call_cnt += src->call_cnt;
+	dst->call_ns += src->call_ns;
+	dst->charged_pages += src->charged_pages;
+	dst->uncharged_pages += src->uncharged_pages;
+	dst->fault_cnt += src->fault_cnt;
+	dst->fault_ns += src->fault_ns;
+}
+
 static void profile__add_self(struct atm_sums *dst, const struct atm_sums *src)
 {
 	for (int i = 0; i < ATM_KIND_CNT; i++) {
@@ -102,25 +144,60 @@ void profile__total(const struct profile *profile, struct phase_stat *dst)
 			profile__add_class(&dst->classes[class], &profile->phases[phase].classes[class]);
 		profile__add_commit(&dst->commit, &profile->phases[phase].commit);
 		profile__add_vmas(&dst->vmas, &profile->phases[phase].vmas);
+		profile__add_refault(&dst->refault, &profile->phases[phase].refault);
+		profile__add_locks(&dst->locks, &profile->phases[phase].locks);
+		profile__add_stacks(&dst->stacks, &profile->phases[phase].stacks);
 		profile__add_self(&dst->self, &profile->phases[phase].self);
 	}
 }
 
-uint64_t profile__quantile_ns(const struct class_stat *stat, double q)
+static uint64_t quantile_ns(const uint64_t hist[AT_HIST_CNT], uint64_t cnt, uint64_t max_ns, double q)
 {
-	double wanted = q * (double)stat->call_cnt;
+	double wanted = q * (double)cnt;
 	uint64_t seen_cnt = 0, edge_ns;
 
-	if (!stat->call_cnt)
+	if (!cnt)
 		return 0;
 	for (int i = 0; i < AT_HIST_CNT - 1; i++) {
-		seen_cnt += stat->hist[i];
+		seen_cnt += hist[i];
 		if (!seen_cnt || (double)seen_cnt < wanted)
 			continue;
 		edge_ns = at_hist_upper_ns(i);
-		return edge_ns < stat->max_ns ? edge_ns : stat->max_ns;
+		return edge_ns < max_ns ? edge_ns : max_ns;
 	}
-	return stat->max_ns;
+	return max_ns;
+}
+
+uint64_t profile__quantile_ns(const struct class_stat *stat, double q)
+{
+	return quantile_ns(stat->hist, stat->call_cnt, stat->max_ns, q);
+}
+
+uint64_t profile__away_ns(const struct at_refault_ledger *refault, double q)
+{
+	uint64_t hist[AT_HIST_CNT]; /* the kernel's type of 64 bits has another name */
+
+	for (int i = 0; i < AT_HIST_CNT; i++)
+		hist[i] = refault->hist[i];
+	return quantile_ns(hist, profile__refault_sum(refault).returned_pages, refault->max_ns, q);
+}
+
+struct refault_sum profile__refault_sum(const struct at_refault_ledger *refault)
+{
+	struct refault_sum sum = {0};
+
+	for (int i = 0; i < AT_RELEASE_CNT; i++) {
+		const struct at_refault *kind = &refault->kinds[i];
+		double share = 0;
+
+		/* What was released in an earlier phase may return in this one. */
+		if (kind->released_pages)
+			share = (double)kind->returned_pages / (double)kind->released_pages;
+		sum.released_pages += kind->released_pages;
+		sum.returned_pages += kind->returned_pages;
+		sum.wasted_ns += kind->refault_ns + (uint64_t)((share < 1 ? share : 1) * (double)kind->release_ns);
+	}
+	return sum;
 }
 
 uint64_t profile__mean_ns(const struct class_stat *stat)
@@ -172,6 +249,33 @@ const char *profile__batch_name(enum at_batch batch)
 #undef X
 
 	return (unsigned)batch < AT_BATCH_CNT ? names[batch] : NULL;
+}
+
+const char *profile__lock_name(enum at_lock lock)
+{
+#define X(id, name) [AT_LOCK_##id] = name,
+	static const char *const names[AT_LOCK_CNT] = {AT_LOCKS(X)};
+#undef X
+
+	return (unsigned)lock < AT_LOCK_CNT ? names[lock] : NULL;
+}
+
+const char *profile__release_name(enum at_release release)
+{
+#define X(id, name) [AT_RELEASE_##id] = name,
+	static const char *const names[AT_RELEASE_CNT] = {AT_RELEASES(X)};
+#undef X
+
+	return (unsigned)release < AT_RELEASE_CNT ? names[release] : NULL;
+}
+
+const char *profile__ledger_name(int bit)
+{
+#define X(id, name) [LEDGER_##id##_BIT] = name,
+	static const char *const names[LEDGER_CNT] = {LEDGERS(X)};
+#undef X
+
+	return (unsigned)bit < LEDGER_CNT ? names[bit] : NULL;
 }
 
 const char *profile__kind_name(enum atm_kind kind)

@@ -25,9 +25,12 @@ struct class_stat {
 };
 
 /* The ledgers: X(id, name). */
-#define LEDGERS(X)          \
-	X(COMMIT, "commit") \
-	X(VMAS, "vmas")
+#define LEDGERS(X)            \
+	X(COMMIT, "commit")   \
+	X(VMAS, "vmas")       \
+	X(REFAULT, "refault") \
+	X(LOCKS, "locks")     \
+	X(STACKS, "stacks")
 
 #define X(id, name) LEDGER_##id##_BIT,
 enum { LEDGERS(X) LEDGER_CNT };
@@ -57,7 +60,11 @@ struct phase_stat {
 	struct class_stat classes[AT_CLASS_CNT];
 	struct commit_stat commit; /* valid with LEDGER_COMMIT in profile.ledgers */
 	struct vma_stat vmas;      /* valid with LEDGER_VMAS */
-	struct atm_sums self;      /* valid with profile.has_self_counts */
+	/* Valid with LEDGER_REFAULT, _LOCKS and _STACKS: the kernel side's sums as they are. */
+	struct at_refault_ledger refault;
+	struct at_lock_ledger locks;
+	struct at_stack_ledger stacks;
+	struct atm_sums self; /* valid with profile.has_self_counts */
 };
 
 struct callchains;
@@ -77,6 +84,7 @@ struct profile {
 	uint64_t in_flight_cnt[AT_SYS_CNT];    /* still inside a call at the end */
 	uint64_t compat_cnt[AT_SYS_CNT];       /* 32-bit calls, not decoded */
 	uint64_t advice_cnt[AT_ADVICE_CNT];    /* madvise.other by advice */
+	uint64_t lock_miss_cnt;                /* waits that the lock ledger may lack */
 	uint64_t commit_start_pages;           /* charged by targets before they were traced */
 	uint64_t bpf_run_cnt, bpf_ns;          /* self cost; 0 runs = not known */
 	bool is_bpf_measured;                  /* by BPF_ENABLE_STATS, not runs x calibration */
@@ -123,6 +131,9 @@ void profile__free(struct profile *profile);
 void profile__add_class(struct class_stat *dst, const struct class_stat *src);
 void profile__add_commit(struct commit_stat *dst, const struct commit_stat *src);
 void profile__add_vmas(struct vma_stat *dst, const struct vma_stat *src);
+void profile__add_refault(struct at_refault_ledger *dst, const struct at_refault_ledger *src);
+void profile__add_locks(struct at_lock_ledger *dst, const struct at_lock_ledger *src);
+void profile__add_stacks(struct at_stack_ledger *dst, const struct at_stack_ledger *src);
 /* Sum of all phases; dst is overwritten. */
 void profile__total(const struct profile *profile, struct phase_stat *dst);
 /*
@@ -130,6 +141,17 @@ void profile__total(const struct profile *profile, struct phase_stat *dst);
  * never above max_ns; 0 when there are no calls. Relative error <= 12.5 %.
  */
 uint64_t profile__quantile_ns(const struct class_stat *stat, double q);
+/* The same for the times until released pages came back. */
+uint64_t profile__away_ns(const struct at_refault_ledger *refault, double q);
+/*
+ * Sum over all kinds of release. Wasted is the time of the faults that brought
+ * pages back, and of the calls that had released them as much as those pages are of
+ * all that they released.
+ */
+struct refault_sum {
+	uint64_t released_pages, returned_pages, wasted_ns;
+};
+struct refault_sum profile__refault_sum(const struct at_refault_ledger *refault);
 /* Mean duration in ns, 0 when there are no calls. */
 uint64_t profile__mean_ns(const struct class_stat *stat);
 /* Nothing was lost: every loss but never_returned is 0, no recursion misses. */
@@ -147,6 +169,9 @@ const char *profile__syscall_name(enum at_syscall syscall);
 const char *profile__phase_name(enum at_phase phase);
 const char *profile__batch_name(enum at_batch batch);
 const char *profile__kind_name(enum atm_kind kind);
+const char *profile__lock_name(enum at_lock lock);
+const char *profile__release_name(enum at_release release);
+const char *profile__ledger_name(int bit);
 /* The syscall that a class belongs to; AT_SYS_INVALID for faults. */
 enum at_syscall profile__class_syscall(enum at_class class);
 

@@ -48,6 +48,9 @@ static void raise_memlock(void)
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 }
 
+/* Ledgers that must know of new programs. */
+enum { EXEC_LEDGERS = LEDGER_COMMIT | LEDGER_REFAULT | LEDGER_STACKS };
+
 /* Programs on by name; the events of page faults only where they work. */
 static void tracer__choose_programs(struct tracer *tracer)
 {
@@ -58,7 +61,9 @@ static void tracer__choose_programs(struct tracer *tracer)
 	bpf_program__set_autoload(skel->progs.at_fork_btf, true);
 	bpf_program__set_autoload(skel->progs.at_die_btf, true);
 	bpf_program__set_autoload(skel->progs.at_exec_btf,
-				  tracer->has_faults || tracer->opts.is_live || tracer->opts.ledgers & LEDGER_COMMIT);
+				  tracer->has_faults || tracer->opts.is_live || tracer->opts.ledgers & EXEC_LEDGERS);
+	bpf_program__set_autoload(skel->progs.at_wait_btf, tracer->opts.ledgers & LEDGER_LOCKS);
+	bpf_program__set_autoload(skel->progs.at_got_btf, tracer->opts.ledgers & LEDGER_LOCKS);
 	bpf_program__set_autoload(skel->progs.at_fault_begin, tracer->has_faults);
 	bpf_program__set_autoload(skel->progs.at_fault_minor, tracer->has_faults);
 	bpf_program__set_autoload(skel->progs.at_fault_major, tracer->has_faults);
@@ -72,6 +77,21 @@ static int tracer__configure_ledgers(struct tracer *tracer, const struct feature
 	uint64_t batches[AT_BATCH_CNT];
 	struct ledger_host host;
 	int err = 0;
+	/* Maps, and the ledgers that they are for. */
+	const struct {
+		struct bpf_map *map;
+		unsigned ledgers;
+	} maps[] = {
+		{skel->maps.ledgers, LEDGER_COMMIT | LEDGER_VMAS},
+		{skel->maps.processes, LEDGER_COMMIT},
+		{skel->maps.lock_ledgers, LEDGER_LOCKS},
+		{skel->maps.refault_ledgers, LEDGER_REFAULT},
+		{skel->maps.stack_ledgers, LEDGER_STACKS},
+		{skel->maps.blocks, LEDGER_REFAULT},
+		{skel->maps.nodes, LEDGER_REFAULT},
+		{skel->maps.ranges, LEDGER_REFAULT | LEDGER_STACKS},
+		{skel->maps.place_lists, LEDGER_REFAULT | LEDGER_STACKS},
+	};
 
 	ledger__read_host(&host);
 	ledger__batches(&host, batches);
@@ -81,10 +101,12 @@ static int tracer__configure_ledgers(struct tracer *tracer, const struct feature
 	skel->rodata->cfg_has_vmas = ledgers & LEDGER_VMAS;
 	skel->rodata->cfg_has_vma_iter = features->vma_iter.is_ok;
 	skel->rodata->cfg_is_strict = host.overcommit_memory == 2;
-	if (!ledgers)
-		err = bpf_map__set_autocreate(skel->maps.ledgers, false);
-	if (!err && !(ledgers & LEDGER_COMMIT))
-		err = bpf_map__set_autocreate(skel->maps.processes, false);
+	skel->rodata->cfg_has_locks = ledgers & LEDGER_LOCKS;
+	skel->rodata->cfg_has_refaults = ledgers & LEDGER_REFAULT;
+	skel->rodata->cfg_has_stacks = ledgers & LEDGER_STACKS;
+	for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
+		if (!(ledgers & maps[i].ledgers))
+			err = bpf_map__set_autocreate(maps[i].map, false);
 	return err;
 }
 
@@ -145,6 +167,8 @@ int tracer__open(struct tracer **out, const struct features *features, const str
 	}
 	tracer->opts = *opts;
 	tracer->has_faults = features->fault_event.is_ok;
+	if (!tracer->has_faults)
+		tracer->opts.ledgers &= ~LEDGER_REFAULT;
 	tracer->stats_fd = -1;
 	tracer->cpu_cnt = libbpf_num_possible_cpus();
 	libbpf_set_print(print_libbpf);
@@ -208,22 +232,61 @@ static int clear_map(const struct bpf_map *map, void *zeroes)
 	return err;
 }
 
-_Static_assert(sizeof(struct at_ledger) <= sizeof(struct at_cell), "zeroes are enough");
+/* Values of any per-CPU map that is cleared. */
+union cleared {
+	struct at_cell cell;
+	struct at_ledger ledger;
+	struct at_lock_ledger locks;
+	struct at_refault_ledger refault;
+	struct at_stack_ledger stacks;
+};
 
 /* Our own process, that calibration made known, is the only one. */
-static int tracer__clear_ledgers(struct tracer *tracer, void *zeroes)
+static int tracer__clear_processes(struct tracer *tracer)
 {
 	uint32_t tgid = tracer__self(tracer);
-	int err = 0;
 
-	if (tracer->opts.ledgers)
-		err = clear_map(tracer->skel->maps.ledgers, zeroes);
-	if (err || !(tracer->opts.ledgers & LEDGER_COMMIT))
-		return err;
 	tracer->skel->bss->commit_level = 0;
 	tracer->skel->bss->commit_start = 0;
 	bpf_map_delete_elem(bpf_map__fd(tracer->skel->maps.processes), &tgid);
 	return 0;
+}
+
+/* All places are of our own process. */
+static int clear_places(const struct bpf_map *map)
+{
+	int fd = bpf_map__fd(map), err;
+	unsigned char key[16];
+
+	while (!(err = bpf_map_get_next_key(fd, NULL, key)))
+		if ((err = bpf_map_delete_elem(fd, key)) != 0)
+			break;
+	return err == -ENOENT ? 0 : err;
+}
+
+static int tracer__clear_ledgers(struct tracer *tracer, void *zeroes)
+{
+	const unsigned ledgers = tracer->opts.ledgers;
+	int err = 0;
+
+	if (ledgers & (LEDGER_COMMIT | LEDGER_VMAS))
+		err = clear_map(tracer->skel->maps.ledgers, zeroes);
+	if (!err && ledgers & LEDGER_COMMIT)
+		err = tracer__clear_processes(tracer);
+	if (!err && ledgers & LEDGER_LOCKS)
+		err = clear_map(tracer->skel->maps.lock_ledgers, zeroes);
+	if (!err && ledgers & LEDGER_STACKS)
+		err = clear_map(tracer->skel->maps.stack_ledgers, zeroes);
+	if (err || !(ledgers & LEDGER_REFAULT))
+		return err;
+	err = clear_map(tracer->skel->maps.refault_ledgers, zeroes);
+	if (!err)
+		err = clear_places(tracer->skel->maps.blocks);
+	if (!err)
+		err = clear_places(tracer->skel->maps.nodes);
+	if (!err)
+		err = clear_places(tracer->skel->maps.ranges);
+	return err ? err : clear_places(tracer->skel->maps.place_lists);
 }
 
 /* Removes what calibration left. Our slots are empty: no call of ours is running. */
@@ -232,7 +295,7 @@ static int tracer__clear(struct tracer *tracer)
 	const struct bpf_map *maps[] = {tracer->skel->maps.cells,   tracer->skel->maps.losses,
 					tracer->skel->maps.compats, tracer->skel->maps.advices,
 					tracer->skel->maps.flights, tracer->skel->maps.early_flights};
-	void *zeroes = calloc((size_t)tracer->cpu_cnt, sizeof(struct at_cell));
+	void *zeroes = calloc((size_t)tracer->cpu_cnt, sizeof(union cleared));
 	int err = zeroes ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
@@ -267,6 +330,10 @@ static int tracer__attach(struct tracer *tracer)
 	if (!err)
 		err = tracer__attach_singles(tracer, false);
 	if (!err)
+		err = attach(skel->progs.at_got_btf, &skel->links.at_got_btf);
+	if (!err)
+		err = attach(skel->progs.at_wait_btf, &skel->links.at_wait_btf);
+	if (!err)
 		err = attach(skel->progs.at_die_btf, &skel->links.at_die_btf);
 	if (!err)
 		err = attach(skel->progs.at_fork_btf, &skel->links.at_fork_btf);
@@ -286,6 +353,8 @@ static void tracer__detach(struct tracer *tracer)
 	tracer__detach_singles(tracer, true);
 	detach(&skel->links.at_enter_btf);
 	tracer__detach_singles(tracer, false);
+	detach(&skel->links.at_wait_btf);
+	detach(&skel->links.at_got_btf);
 	detach(&skel->links.at_exit_btf);
 	detach(&skel->links.at_fork_btf);
 	detach(&skel->links.at_exec_btf);

@@ -96,7 +96,11 @@ static int tracer__collect_programs(struct tracer *tracer, struct profile *profi
 		info_bytes = sizeof(info);
 		if (bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &info_bytes))
 			return -errno;
-		profile->recursion_miss_cnt += info.recursion_misses;
+		/* Waits inside waits: nothing but the lock ledger could lack them. */
+		if (prog == tracer->skel->progs.at_wait_btf || prog == tracer->skel->progs.at_got_btf)
+			profile->lock_miss_cnt += info.recursion_misses;
+		else
+			profile->recursion_miss_cnt += info.recursion_misses;
 		if (tracer->opts.is_measuring_bpf) {
 			profile->bpf_run_cnt += info.run_cnt;
 			profile->bpf_ns += info.run_time_ns;
@@ -179,9 +183,14 @@ static int tracer__collect_ledgers(struct tracer *tracer, struct profile *profil
 	profile->ledgers = tracer->opts.ledgers;
 	memcpy(profile->batch_pages, tracer->batches, sizeof(profile->batch_pages));
 	profile->commit_start_pages = tracer->skel->bss->commit_start;
-	if (!profile->ledgers)
-		return 0;
-	return ledger__collect(bpf_map__fd(tracer->skel->maps.ledgers), tracer->cpu_cnt, profile);
+	return ledger__collect(
+		&(struct ledger_fds){
+			.ledgers = bpf_map__fd(tracer->skel->maps.ledgers),
+			.locks = bpf_map__fd(tracer->skel->maps.lock_ledgers),
+			.refaults = bpf_map__fd(tracer->skel->maps.refault_ledgers),
+			.stacks = bpf_map__fd(tracer->skel->maps.stack_ledgers),
+		},
+		tracer->cpu_cnt, profile);
 }
 
 int tracer__collect(struct tracer *tracer, struct profile *profile)

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The stack ledger: threads created, and what their stacks cost. A stack is what
+ * was mapped with MAP_STACK; calls and page faults on addresses in it are its.
+ */
+#ifndef ALLOCTRACE_BPF_STACKS_BPF_H
+#define ALLOCTRACE_BPF_STACKS_BPF_H
+
+LEDGER_MAP(stack_ledgers, struct at_stack_ledger);
+
+/* Bit k: there is, or was, a stack of at most 2^k pages and more than half of that. */
+__u64 stack_orders;
+
+static __always_inline struct at_stack_ledger *stack_ledger_of(__u32 phase)
+{
+	return bpf_map_lookup_elem(&stack_ledgers, &phase);
+}
+
+/* Places of 2^order pages: a stack lies in one or two of them, and no place has parts of more than three. */
+static __always_inline struct place stack_place(__u32 tgid, __u32 order, __u64 page)
+{
+	struct place place = {.tgid = tgid, .level = LEVEL_OF_STACKS + order, .index = page >> order};
+
+	return place;
+}
+
+static __always_inline __u32 stack_order(__u64 page_cnt)
+{
+	__u32 order = 0;
+
+	for (int i = 0; i < ORDER_MAX; i++)
+		if (page_cnt > 1ull << i)
+			order = i + 1;
+	return order;
+}
+
+/* Adds or removes a stack in one of its places. */
+static __always_inline void stack_set(__u32 tgid, __u32 order, __u64 page, __u64 from, __u64 to)
+{
+	struct place place = stack_place(tgid, order, page);
+	struct ranges *stacks;
+
+	if (to)
+		stacks = ranges_make(&place, AT_LOSS_STACK_FULL);
+	else
+		stacks = bpf_map_lookup_elem(&ranges, &place);
+	if (!stacks)
+		return;
+	for (int i = 0; i < RANGE_CNT; i++)
+		if (__sync_val_compare_and_swap(&stacks->packed[i], from, to) == from)
+			return;
+	if (to)
+		loss_count(AT_LOSS_STACK_FULL);
+}
+
+/* A global function, see bpf/walk.bpf.h. is_new: mapped; else unmapped. */
+__noinline int stack_change(__u32 tgid, __u64 packed, bool is_new)
+{
+	__u64 first = range_page(packed), page_cnt = range_page_cnt(packed), last = first + page_cnt - 1;
+	__u32 order = stack_order(page_cnt);
+	__u64 bit = 1ull << order;
+
+	if (!cfg_has_stacks)
+		return 0;
+	if (is_new && !(stack_orders & bit))
+		__sync_fetch_and_or(&stack_orders, bit);
+	stack_set(tgid, order, first, is_new ? 0 : packed, is_new ? packed : 0);
+	if (first >> order != last >> order)
+		stack_set(tgid, order, last, is_new ? 0 : packed, is_new ? packed : 0);
+	return 0;
+}
+
+/* The stack that a page is part of, packed; 0 = none. Looks at no more than 8 kinds of size. */
+__noinline __u64 stack_find(__u32 tgid, __u64 page)
+{
+	__u64 orders = cfg_has_stacks ? stack_orders : 0;
+
+	for (int i = 0; i < 8 && orders; i++) {
+		struct place place = stack_place(tgid, lowest_bit(orders), page);
+		struct ranges *stacks = bpf_map_lookup_elem(&ranges, &place);
+
+		orders &= orders - 1;
+		if (!stacks)
+			continue;
+		for (int j = 0; j < RANGE_CNT; j++)
+			if (is_in_range(stacks->packed[j], page))
+				return stacks->packed[j];
+	}
+	return 0;
+}
+
+static __always_inline bool is_stack_map(__u32 syscall, const struct pt_regs *regs)
+{
+	return syscall == AT_SYS_MMAP && regs->r10 & MAP_STACK && regs->r10 & MAP_ANONYMOUS;
+}
+
+static __always_inline void stacks_enter(const struct pt_regs *regs, const struct task_struct *task,
+					 struct at_slot *slot)
+{
+	slot->is_stack = is_stack_map(slot->syscall, regs);
+	if (!slot->is_stack && slot->syscall != AT_SYS_MMAP && slot->syscall != AT_SYS_BRK &&
+	    slot->syscall != AT_SYS_PROCESS_MADVISE && stack_orders)
+		slot->is_stack = stack_find(task->tgid, regs->di / PAGE_BYTES) != 0;
+}
+
+static __always_inline void stacks_exit(const struct pt_regs *regs, long ret, struct at_slot *slot, __u64 ns)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u64 page_cnt = page_align(regs->si) / PAGE_BYTES, stack;
+	struct at_stack_ledger *ledger;
+
+	if (!slot->is_stack)
+		return;
+	ledger = stack_ledger_of(slot->phase);
+	if (ledger) {
+		ledger->call_cnt++;
+		ledger->call_ns += ns;
+	}
+	if (is_error(ret) || !page_cnt || page_cnt >> ORDER_MAX)
+		return;
+	if (slot->syscall == AT_SYS_MMAP) {
+		stack_change(tgid, range_pack((__u64)ret / PAGE_BYTES, page_cnt), true);
+	} else if (slot->syscall == AT_SYS_MUNMAP) {
+		stack = stack_find(tgid, regs->di / PAGE_BYTES);
+		if (stack && range_page(stack) >= regs->di / PAGE_BYTES &&
+		    range_page(stack) + range_page_cnt(stack) <= regs->di / PAGE_BYTES + page_cnt)
+			stack_change(tgid, stack, false);
+	}
+}
+
+/* Pages that the commit ledger found for a call about a stack. */
+static __always_inline void stacks_charge(const struct at_slot *slot, __s64 pages)
+{
+	struct at_stack_ledger *ledger;
+
+	if (!slot->is_stack)
+		return;
+	ledger = stack_ledger_of(slot->phase);
+	if (!ledger)
+		return;
+	if (pages > 0)
+		ledger->charged_pages += pages;
+	else
+		ledger->uncharged_pages -= pages;
+}
+
+static __always_inline void stacks_fault(__u32 tgid, __u64 addr, __u32 phase, __u64 ns)
+{
+	struct at_stack_ledger *ledger;
+
+	if (!stack_orders || !stack_find(tgid, addr / PAGE_BYTES))
+		return;
+	ledger = stack_ledger_of(phase);
+	if (!ledger)
+		return;
+	ledger->fault_cnt++;
+	ledger->fault_ns += ns;
+}
+
+/* A new thread: its first stack pointer tells where its stack is. */
+static __always_inline void stacks_fork(const struct task_struct *parent, struct task_struct *child)
+{
+	__u8 *target = target_of(child->tgid);
+	const struct pt_regs *regs;
+	struct at_stack_ledger *ledger;
+
+	if (parent->tgid != child->tgid || !target || !*target)
+		return;
+	ledger = stack_ledger_of(*target - 1);
+	if (!ledger)
+		return;
+	regs = (const struct pt_regs *)bpf_task_pt_regs(child);
+	ledger->thread_cnt++;
+	if (!stack_find(child->tgid, (regs->sp - 1) / PAGE_BYTES))
+		ledger->foreign_cnt++;
+}
+
+#endif
