@@ -229,13 +229,14 @@ static long purge_step(__u32 i, struct purge *purge)
 	place.level = (purge->name - 1) >> 56;
 	place.index = (purge->name - 1) & ((1ull << 56) - 1);
 	purge->name = 0;
-	if (!place.level) {
+	/* The two maps are there with the refault ledger only. */
+	if (cfg_has_refaults && !place.level) {
 		struct block *block = bpf_map_lookup_elem(&blocks, &place);
 
 		if (block)
 			purge->name = block->next;
 		bpf_map_delete_elem(&blocks, &place);
-	} else if (place.level <= NODE_LEVEL_MAX) {
+	} else if (cfg_has_refaults && place.level <= NODE_LEVEL_MAX) {
 		struct node *node = bpf_map_lookup_elem(&nodes, &place);
 
 		if (node)

@@ -19,6 +19,10 @@ struct render_opts {
 int render__table(FILE *out, const struct profile *profile, const struct render_opts *opts);
 int render__json(FILE *out, const struct profile *profile);
 
+/* Part of the table: the ledgers of the phase that it shows. total: profile__total(). */
+void render__ledgers(FILE *out, const struct profile *profile, const struct phase_stat *total,
+		     const struct render_opts *opts);
+
 /* A phase beyond startup was marked: the report is by phases, not "all". */
 static inline bool render__has_phases(const struct profile *profile)
 {

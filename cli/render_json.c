@@ -94,6 +94,7 @@ static void set_traced(json_t *object, const struct profile *profile, const stru
 				    json_pack("{s:o, s:o, s:o}", "calls", number(call_cnt), "errors", number(error_cnt),
 					      "kernel_ns", number(sum_ns)));
 	}
+	render_json__set_waits(classes, profile, phase);
 	json_object_set_new(object, "classes", classes);
 	json_object_set_new(object, "syscalls", syscalls);
 	if (profile->has_faults)
@@ -121,59 +122,13 @@ static void set_self(json_t *object, const struct atm_sums *self)
 	set_if_any(object, "decisions", decisions);
 }
 
-static void set_signed(json_t *object, const char *key, int64_t value)
-{
-	json_object_set_new(object, key, json_integer(value));
-}
-
-static json_t *commit_object(const struct profile *profile, const struct commit_stat *commit)
-{
-	json_t *object = json_object(), *batches = json_object();
-
-	set_number(object, "charged_pages", commit->charged_pages);
-	set_number(object, "uncharged_pages", commit->uncharged_pages);
-	set_signed(object, "net_pages", profile__net_pages(commit));
-	set_number(object, "peak_pages", commit->peak_pages);
-	set_number(object, "updates", commit->update_cnt);
-	for (int batch = 0; batch < AT_BATCH_CNT; batch++)
-		json_object_set_new(batches, profile__batch_name(batch),
-				    json_pack("{s:o, s:o}", "pages", number(profile->batch_pages[batch]), "past",
-					      number(commit->past_cnt[batch])));
-	json_object_set_new(object, "batches", batches);
-	set_number(object, "assumed_calls", commit->assumed_cnt);
-	set_number(object, "assumed_pages", commit->assumed_pages);
-	set_number(object, "shared_pages", commit->shared_pages);
-	return object;
-}
-
-static json_t *vmas_object(const struct profile *profile, const struct vma_stat *vmas)
-{
-	json_t *object = json_object(), *growth = json_object();
-
-	if (vmas->start_ns) {
-		set_number(object, "start", vmas->start_cnt);
-		set_number(object, "peak", vmas->peak_cnt);
-		set_number(object, "end", vmas->end_cnt);
-	}
-	if (profile->max_map_cnt)
-		set_number(object, "max_map_count", profile->max_map_cnt);
-	for (int class = 1; class < AT_CLASS_CNT; class ++)
-		if (vmas->growth[class])
-			set_signed(growth, profile__class_name(class), vmas->growth[class]);
-	json_object_set_new(object, "growth", growth);
-	return object;
-}
-
 static json_t *phase_object(const struct profile *profile, const struct phase_stat *phase)
 {
 	json_t *object = json_object();
 
 	if (profile->has_trace)
 		set_traced(object, profile, phase);
-	if (profile->ledgers & LEDGER_COMMIT)
-		json_object_set_new(object, "commit", commit_object(profile, &phase->commit));
-	if (profile->ledgers & LEDGER_VMAS)
-		json_object_set_new(object, "vmas", vmas_object(profile, &phase->vmas));
+	render_json__set_ledgers(object, profile, phase);
 	if (profile->has_self_counts)
 		set_self(object, &phase->self);
 	return object;
@@ -197,6 +152,8 @@ static json_t *tool_object(const struct profile *profile)
 #undef X
 	set_number(lost, "recursion_misses", profile->recursion_miss_cnt);
 	json_object_set_new(tool, "lost", lost);
+	if (profile->lock_miss_cnt)
+		set_number(tool, "lock_misses", profile->lock_miss_cnt);
 	if (profile->commit_start_pages)
 		set_number(tool, "commit_start_pages", profile->commit_start_pages);
 	if (profile->bpf_run_cnt)

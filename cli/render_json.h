@@ -22,4 +22,9 @@ json_t *render_json__host(const struct profile *profile);
 /* Each tunable of a --tune list; NULL is an empty list. */
 json_t *render_json__tune(const char *tune);
 
+/* The ledgers that were kept, into a phase object. */
+void render_json__set_ledgers(json_t *object, const struct profile *profile, const struct phase_stat *phase);
+/* Waits for locks, into the objects of the classes. */
+void render_json__set_waits(json_t *classes, const struct profile *profile, const struct phase_stat *phase);
+
 #endif

@@ -265,78 +265,6 @@ static void print_phases(const struct table *table)
 	}
 }
 
-static void print_commit(const struct table *table, const struct phase_stat *phase)
-{
-	const struct commit_stat *commit = &phase->commit;
-	const uint64_t page_bytes = table->profile->page_bytes;
-	char cnt[FORMAT_BYTES], a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES], bytes[FORMAT_BYTES];
-
-	format__line(table->out, "commit", "charged %s pages (%s), uncharged %s, net %lld, peak %s; %s updates",
-		     format__count(commit->charged_pages, a), format__bytes(commit->charged_pages * page_bytes, bytes),
-		     format__count(commit->uncharged_pages, b), (long long)profile__net_pages(commit),
-		     format__count(commit->peak_pages, c), format__count(commit->update_cnt, cnt));
-	fprintf(table->out, "%-*supdates past the batch:", FORMAT_LABEL_WIDTH, "");
-	for (int batch = 0; batch < AT_BATCH_CNT; batch++)
-		fprintf(table->out, "%s %s (%s pages) %s", batch ? "," : "", profile__batch_name(batch),
-			format__count(table->profile->batch_pages[batch], a),
-			format__count(commit->past_cnt[batch], b));
-	fputc('\n', table->out);
-	if (commit->shared_pages)
-		format__line(table->out, "", "and %s pages charged for shared anonymous mappings",
-			     format__count(commit->shared_pages, a));
-	if (commit->assumed_cnt)
-		format__line(table->out, "", "of it assumed: %s pages of %s calls",
-			     format__count(commit->assumed_pages, a), format__count(commit->assumed_cnt, b));
-}
-
-/* A process near the limit is about to get ENOMEM from calls that have nothing to do with memory running out. */
-static void print_vmas(const struct table *table, const struct phase_stat *phase)
-{
-	enum { WARN_PERCENT = 80 };
-	const struct vma_stat *vmas = &phase->vmas;
-	const uint64_t max_cnt = table->profile->max_map_cnt;
-	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES], max[FORMAT_BYTES];
-	const char *separator = "growth: ";
-	bool is_near = max_cnt && vmas->peak_cnt * 100 > max_cnt * WARN_PERCENT;
-
-	if (!vmas->start_ns)
-		return;
-	fprintf(table->out, "%-*sstart %s, peak %s, end %s", FORMAT_LABEL_WIDTH, "VMAs",
-		format__count(vmas->start_cnt, a), format__count(vmas->peak_cnt, b), format__count(vmas->end_cnt, c));
-	if (max_cnt)
-		fprintf(table->out, "; peak is %.1f %% of vm.max_map_count (%s)", 100.0 * vmas->peak_cnt / max_cnt,
-			format__count(max_cnt, max));
-	fputc('\n', table->out);
-	for (int class = 1; class < AT_CLASS_CNT; class ++)
-		if (vmas->growth[class]) {
-			if (*separator != ',')
-				fprintf(table->out, "%-*s", FORMAT_LABEL_WIDTH, "");
-			fprintf(table->out, "%s%s %+lld", separator, profile__class_name(class),
-				(long long)vmas->growth[class]);
-			separator = ", ";
-		}
-	if (*separator == ',')
-		fputc('\n', table->out);
-	if (is_near)
-		format__line(table->out, "WARNING",
-			     "%sVMA count %s of vm.max_map_count %s: beyond it mmap, munmap and mprotect fail%s",
-			     alarm_color(table), format__count(vmas->peak_cnt, a), format__count(max_cnt, max),
-			     plain(table));
-}
-
-/* Of the phase shown. */
-static void print_ledgers(const struct table *table)
-{
-	const struct profile *profile = table->profile;
-	const struct phase_stat *phase =
-		render__has_phases(profile) ? &profile->phases[AT_PHASE_MEASURED] : table->total;
-
-	if (profile->ledgers & LEDGER_COMMIT)
-		print_commit(table, phase);
-	if (profile->ledgers & LEDGER_VMAS)
-		print_vmas(table, phase);
-}
-
 /* Policy decisions and requests of the phase shown. */
 static void print_self(const struct table *table)
 {
@@ -489,7 +417,7 @@ int render__table(FILE *out, const struct profile *profile, const struct render_
 	profile__total(profile, total);
 	print_settings(&table);
 	print_phases(&table);
-	print_ledgers(&table);
+	render__ledgers(out, profile, table.total, opts);
 	if (profile->has_self_counts)
 		print_self(&table);
 	if (profile->has_trace)

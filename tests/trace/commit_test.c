@@ -475,6 +475,8 @@ static void test_names(void **state)
 	assert_true(ledger__parse("vmas", &ledgers));
 	assert_int_equal(ledgers, LEDGER_VMAS);
 	assert_true(ledger__parse("vmas,commit", &ledgers));
+	assert_int_equal(ledgers, LEDGER_COMMIT | LEDGER_VMAS);
+	assert_true(ledger__parse("stacks,refault,locks,vmas,commit", &ledgers));
 	assert_int_equal(ledgers, LEDGER_ALL);
 	assert_false(ledger__parse("", &ledgers));
 	assert_false(ledger__parse("commit,", &ledgers));
