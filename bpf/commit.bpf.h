@@ -151,12 +151,6 @@ static __always_inline void commit_enter(const struct pt_regs *regs, struct task
 		slot->aux = (new_bytes - old_bytes) | is_assumed;
 }
 
-/* What is left of a call at its end: arguments by their registers, and result. */
-struct finished {
-	__u64 di, si, dx, r10;
-	__s64 ret;
-};
-
 /* Pages that a mapping is charged for when it is made. */
 static __always_inline __s64 mmap_charge(const struct finished *call, __u64 addr, struct at_ledger *ledger)
 {
@@ -266,14 +260,6 @@ __noinline int commit_settle(struct at_slot *slot, const struct finished *call)
 	if (cfg_has_stacks)
 		stacks_charge(slot, pages + growth);
 	return 0;
-}
-
-static __always_inline void commit_exit(const struct pt_regs *regs, long ret, struct at_slot *slot)
-{
-	struct finished call = {regs->di, regs->si, regs->dx, regs->r10, ret};
-
-	if (slot->syscall != AT_SYS_MADVISE && slot->syscall != AT_SYS_PROCESS_MADVISE)
-		commit_settle(slot, &call);
 }
 
 /* Calls after which an address space may be gone: the last look at its stacks. */

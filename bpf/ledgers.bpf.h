@@ -19,18 +19,22 @@ static __always_inline void ledgers_enter(const struct pt_regs *regs, struct tas
 static __always_inline void ledgers_exit(const struct pt_regs *regs, long ret, struct at_slot *slot, __u32 class,
 					 __u64 start_ns, __u64 end_ns)
 {
-	__u64 ns = at_duration_ns(start_ns, end_ns);
+	struct finished call = {regs->di, regs->si, regs->dx, regs->r10, ret};
+	__u64 ns = at_duration_ns(start_ns, end_ns), wait_ns;
 
 	if (cfg_has_vmas)
 		vmas_exit(slot, class, start_ns, end_ns);
-	if (cfg_has_locks)
-		locks_settle(&slot->call_wait_ns, slot->phase, class);
-	if (cfg_has_commit)
-		commit_exit(regs, ret, slot);
-	if (cfg_has_stacks)
-		stacks_exit(regs, ret, slot, ns);
+	if (cfg_has_locks && slot->call_wait_ns) {
+		wait_ns = slot->call_wait_ns;
+		slot->call_wait_ns = 0;
+		locks_settle(wait_ns, slot->phase, class);
+	}
+	if (cfg_has_commit && slot->syscall != AT_SYS_MADVISE && slot->syscall != AT_SYS_PROCESS_MADVISE)
+		commit_settle(slot, &call);
+	if (cfg_has_stacks && slot->is_stack)
+		stacks_settle(slot, &call, ns);
 	if (cfg_has_refaults)
-		refault_exit(regs, ret, slot, ns);
+		refault_settle(slot, &call, ns);
 }
 
 /* A fault that ended in a signal has left its waits behind. */
@@ -47,8 +51,8 @@ static __always_inline void ledgers_fault_end(struct at_slot *slot, __u32 class,
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 ns = at_duration_ns(start_ns, end_ns);
 
-	if (cfg_has_locks)
-		locks_settle(&slot->fault_wait_ns, slot->fault_phase, class);
+	if (cfg_has_locks && slot->fault_wait_ns)
+		locks_settle(slot->fault_wait_ns, slot->fault_phase, class);
 	if (cfg_has_stacks)
 		stacks_fault(task->tgid, addr, slot->fault_phase, ns);
 	if (cfg_has_refaults)

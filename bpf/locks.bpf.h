@@ -72,18 +72,17 @@ static __always_inline int lock_end(__u64 lock)
 	return 0;
 }
 
-/* What a call or a fault that is over has waited. */
-static __always_inline void locks_settle(__u64 *wait_ns, __u32 phase, __u32 class)
+/* What a call or a fault that is over has waited. A global function, see bpf/walk.bpf.h. */
+__noinline int locks_settle(__u64 ns, __u32 phase, __u32 class)
 {
 	struct at_lock_ledger *ledger;
-	__u64 ns = *wait_ns;
 
-	if (!ns)
-		return;
-	*wait_ns = 0;
+	if (!cfg_has_locks)
+		return 0;
 	ledger = bpf_map_lookup_elem(&lock_ledgers, &phase);
 	if (ledger && class < AT_CLASS_CNT)
 		wait_add(&ledger->classes[class], ns);
+	return 0;
 }
 
 #endif

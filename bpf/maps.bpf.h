@@ -203,6 +203,12 @@ static __always_inline bool is_error(long ret)
 	return (__u64)ret >= (__u64)-MAX_ERRNO;
 }
 
+/* What is left of a call at its end: arguments by their registers, and result. */
+struct finished {
+	__u64 di, si, dx, r10;
+	__s64 ret;
+};
+
 /* Adds one event to its cell. An error adds no bytes. */
 static __always_inline void cell_add(__u32 phase, __u32 class, __u64 start_ns, __u64 end_ns, __u64 bytes, __u32 err)
 {

@@ -96,14 +96,14 @@ static __always_inline void place_enlist(const struct place *place, __u64 *next)
 		*next = __sync_lock_test_and_set(head, place_name(place));
 }
 
-static __always_inline struct block *block_make(const struct place *place)
+static __always_inline bool block_make(const struct place *place)
 {
 	struct block *block;
 	long err = bpf_map_update_elem(&blocks, place, &new_block, BPF_NOEXIST);
 
 	if (err && err != -EEXIST) {
 		loss_count(AT_LOSS_REFAULT_FULL);
-		return NULL;
+		return false;
 	}
 	block = bpf_map_lookup_elem(&blocks, place);
 	if (block && !err)

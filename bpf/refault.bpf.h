@@ -45,6 +45,20 @@ static __always_inline __u64 sweep_bits(const struct sweep *sweep)
 	return bits;
 }
 
+static __always_inline __u32 bit_cnt(__u64 bits)
+{
+	bits -= bits >> 1 & 0x5555555555555555ull;
+	bits = (bits & 0x3333333333333333ull) + (bits >> 2 & 0x3333333333333333ull);
+	bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0full;
+	return bits * 0x0101010101010101ull >> 56;
+}
+
+/* One of two values, without a branch: the verifier would follow all of them through the loops below. */
+static __always_inline __u32 choose(__u64 is_second, __u32 first, __u32 second)
+{
+	return first ^ ((first ^ second) & (__u32) - (is_second & 1));
+}
+
 static __always_inline void sweep_release(struct sweep *sweep, struct block *block)
 {
 	__u64 bits = block->touched & sweep_bits(sweep);
@@ -61,10 +75,18 @@ static __always_inline void sweep_release(struct sweep *sweep, struct block *blo
 		else if (block->gone[i] & bits)
 			__sync_fetch_and_and(&block->gone[i], ~bits);
 	for (int i = 0; i < BLOCK_PAGE_CNT; i++)
-		if (bits >> i & 1) {
-			block->gone_ticks[i] = sweep->ticks;
-			sweep->page_cnt++;
-		}
+		block->gone_ticks[i] = choose(bits >> i, block->gone_ticks[i], sweep->ticks);
+	sweep->page_cnt += bit_cnt(bits);
+}
+
+/* A block that was not there. A global function, see bpf/walk.bpf.h. */
+__noinline int block_add(__u32 tgid, __u64 index)
+{
+	struct place place = {.tgid = tgid, .index = index};
+
+	if (cfg_has_refaults && block_make(&place))
+		block_announce(tgid, index);
+	return 0;
 }
 
 /* Half of the bits of a block arrive in one block, half in the next; shift: where bit 0 arrives, may be negative. */
@@ -79,18 +101,19 @@ static __always_inline void move_half(const struct sweep *sweep, const struct bl
 	if (!moved)
 		return;
 	if (!block) {
-		block = block_make(&place);
+		block_add(sweep->tgid, index);
+		block = bpf_map_lookup_elem(&blocks, &place);
 		if (!block)
 			return;
-		block_announce(sweep->tgid, index);
 	}
-	if (is_touched)
+	if (is_touched) {
 		__sync_fetch_and_or(&block->touched, moved);
-	else
-		__sync_fetch_and_or(&block->gone[AT_RELEASE_UNMAP], moved);
-	for (int i = 0; i < BLOCK_PAGE_CNT && !is_touched; i++)
-		if (moved >> i & 1)
-			block->gone_ticks[i] = from->gone_ticks[(i - shift) & 63];
+		return;
+	}
+	__sync_fetch_and_or(&block->gone[AT_RELEASE_UNMAP], moved);
+	for (int i = 0; i < BLOCK_PAGE_CNT; i++)
+		block->gone_ticks[i] =
+			choose(moved >> i, block->gone_ticks[i], from->gone_ticks[(__u32)(i - shift) & 63]);
 }
 
 static __always_inline void sweep_move(struct sweep *sweep, struct block *block)
@@ -170,22 +193,6 @@ __noinline int sweep_run(struct sweep *sweep)
 	return 0;
 }
 
-/* A page that was not known to be there, and what it means that it came. A global function, see bpf/walk.bpf.h. */
-__noinline int block_touch(__u32 tgid, __u64 page)
-{
-	struct place place = {.tgid = tgid, .index = page >> NODE_CHILD_BITS};
-	struct block *block;
-
-	if (!cfg_has_refaults)
-		return 0;
-	block = block_make(&place);
-	if (!block)
-		return 0;
-	__sync_fetch_and_or(&block->touched, 1ull << (page & 63));
-	block_announce(tgid, place.index);
-	return 0;
-}
-
 static __always_inline void refault_count(const struct block *block, __u32 release, __u64 page, __u32 phase, __u64 ns,
 					  __u64 end_ns)
 {
@@ -217,8 +224,10 @@ static __always_inline void refault_fault(const struct task_struct *task, __u64 
 		return;
 	block = bpf_map_lookup_elem(&blocks, &place);
 	if (!block) {
-		block_touch(place.tgid, page);
-		return;
+		block_add(place.tgid, place.index);
+		block = bpf_map_lookup_elem(&blocks, &place);
+		if (!block)
+			return;
 	}
 	for (int i = 0; i < AT_RELEASE_CNT; i++)
 		if (block->gone[i] & bit && __sync_fetch_and_and(&block->gone[i], ~bit) & bit)
@@ -333,28 +342,37 @@ __noinline int size_take(__u32 tgid, __u64 packed)
 	return 0;
 }
 
-static __always_inline void refault_moved(const struct pt_regs *regs, long ret, __u32 tgid)
+static __always_inline void refault_moved(const struct finished *call, __u32 tgid)
 {
-	__u64 old_cnt = page_align(regs->si) / PAGE_BYTES, new_cnt = page_align(regs->dx) / PAGE_BYTES;
+	__u64 old_cnt = page_align(call->si) / PAGE_BYTES, new_cnt = page_align(call->dx) / PAGE_BYTES;
 	struct sweep sweep = {.tgid = tgid, .op = SWEEP_MOVE_TOUCHED};
 
-	if ((__u64)ret == regs->di)
+	if ((__u64)call->ret == call->di)
 		return;
-	sweep.at = regs->di / PAGE_BYTES;
+	sweep.at = call->di / PAGE_BYTES;
 	sweep.end = sweep.at + (old_cnt < new_cnt ? old_cnt : new_cnt);
-	sweep.delta = (__u64)ret / PAGE_BYTES - sweep.at;
+	sweep.delta = (__u64)call->ret / PAGE_BYTES - sweep.at;
 	sweep_run(&sweep);
 }
 
-/* madvise may have done a part of its range when it fails; the others do all or nothing. */
-static __always_inline void refault_exit(const struct pt_regs *regs, long ret, const struct at_slot *slot, __u64 ns)
+/*
+ * madvise may have done a part of its range when it fails; the others do all or
+ * nothing. A global function, see bpf/walk.bpf.h.
+ */
+__noinline int refault_settle(const struct at_slot *slot, const struct finished *call, __u64 ns)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32, syscall = slot->syscall, release = slot->release;
-	__u64 pages = page_align(regs->si) / PAGE_BYTES, flags = regs->r10;
-	bool is_ok = !is_error(ret), is_sized = pages && !(pages >> ORDER_MAX);
-	__u32 phase = slot->phase;
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, release, phase, syscall;
 	struct at_refault_ledger *ledger;
+	__u64 pages;
+	bool is_ok;
 
+	if (!slot || !call || !cfg_has_refaults)
+		return 0;
+	release = slot->release;
+	phase = slot->phase;
+	syscall = slot->syscall;
+	pages = page_align(call->si) / PAGE_BYTES;
+	is_ok = !is_error(call->ret);
 	if (slot->released_pages && (is_ok || syscall == AT_SYS_MADVISE) && release < AT_RELEASE_CNT) {
 		ledger = bpf_map_lookup_elem(&refault_ledgers, &phase);
 		if (ledger) {
@@ -362,14 +380,15 @@ static __always_inline void refault_exit(const struct pt_regs *regs, long ret, c
 			ledger->kinds[release].release_ns += ns;
 		}
 	}
-	if (!is_ok || !is_sized)
-		return;
+	if (!is_ok || !pages || pages >> ORDER_MAX)
+		return 0;
 	if (syscall == AT_SYS_MUNMAP && slot->released_pages)
-		size_keep(tgid, range_pack(regs->di / PAGE_BYTES, pages));
-	else if (syscall == AT_SYS_MMAP && flags & MAP_ANONYMOUS && !(flags & MAP_FIXED))
-		size_take(tgid, range_pack((__u64)ret / PAGE_BYTES, pages));
+		size_keep(tgid, range_pack(call->di / PAGE_BYTES, pages));
+	else if (syscall == AT_SYS_MMAP && call->r10 & MAP_ANONYMOUS && !(call->r10 & MAP_FIXED))
+		size_take(tgid, range_pack((__u64)call->ret / PAGE_BYTES, pages));
 	else if (syscall == AT_SYS_MREMAP)
-		refault_moved(regs, ret, tgid);
+		refault_moved(call, tgid);
+	return 0;
 }
 
 #endif

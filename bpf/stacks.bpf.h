@@ -103,29 +103,32 @@ static __always_inline void stacks_enter(const struct pt_regs *regs, const struc
 		slot->is_stack = stack_find(task->tgid, regs->di / PAGE_BYTES) != 0;
 }
 
-static __always_inline void stacks_exit(const struct pt_regs *regs, long ret, struct at_slot *slot, __u64 ns)
+/* The call was about a stack. A global function, see bpf/walk.bpf.h. */
+__noinline int stacks_settle(const struct at_slot *slot, const struct finished *call, __u64 ns)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	__u64 page_cnt = page_align(regs->si) / PAGE_BYTES, stack;
+	__u64 page_cnt, page, stack;
 	struct at_stack_ledger *ledger;
 
-	if (!slot->is_stack)
-		return;
+	if (!slot || !call || !cfg_has_stacks)
+		return 0;
+	page = call->di / PAGE_BYTES;
+	page_cnt = page_align(call->si) / PAGE_BYTES;
 	ledger = stack_ledger_of(slot->phase);
 	if (ledger) {
 		ledger->call_cnt++;
 		ledger->call_ns += ns;
 	}
-	if (is_error(ret) || !page_cnt || page_cnt >> ORDER_MAX)
-		return;
+	if (is_error(call->ret) || !page_cnt || page_cnt >> ORDER_MAX)
+		return 0;
 	if (slot->syscall == AT_SYS_MMAP) {
-		stack_change(tgid, range_pack((__u64)ret / PAGE_BYTES, page_cnt), true);
+		stack_change(tgid, range_pack((__u64)call->ret / PAGE_BYTES, page_cnt), true);
 	} else if (slot->syscall == AT_SYS_MUNMAP) {
-		stack = stack_find(tgid, regs->di / PAGE_BYTES);
-		if (stack && range_page(stack) >= regs->di / PAGE_BYTES &&
-		    range_page(stack) + range_page_cnt(stack) <= regs->di / PAGE_BYTES + page_cnt)
+		stack = stack_find(tgid, page);
+		if (stack && range_page(stack) >= page && range_page(stack) + range_page_cnt(stack) <= page + page_cnt)
 			stack_change(tgid, stack, false);
 	}
+	return 0;
 }
 
 /* Pages that the commit ledger found for a call about a stack. */

@@ -47,6 +47,7 @@ struct field {
 
 #define FIELD_KIND_OF(pointer) \
 	_Generic(pointer, uint64_t *         \
+		 : FIELD_KIND_U64, unsigned long long * \
 		 : FIELD_KIND_U64, int64_t * \
 		 : FIELD_KIND_I64, unsigned *\
 		 : FIELD_KIND_U32, int *     \

@@ -46,11 +46,17 @@ static const char *loss_name(int loss)
 
 static const char *ledger_name(int ledger)
 {
-#define X(id, name) [LEDGER_##id##_BIT] = name,
-	static const char *const names[LEDGER_CNT] = {LEDGERS(X)};
-#undef X
+	return profile__ledger_name(ledger);
+}
 
-	return names[ledger];
+static const char *lock_name(int lock)
+{
+	return profile__lock_name(lock);
+}
+
+static const char *release_name(int release)
+{
+	return profile__release_name(release);
 }
 
 static const char *policy_name(int policy)
@@ -106,6 +112,46 @@ static const struct field vma_fields[] = {
 	FIELD_END,
 };
 
+static const struct field release_fields[] = {
+	FIELD(struct at_refault, released_pages),
+	FIELD(struct at_refault, release_ns),
+	FIELD(struct at_refault, returned_pages),
+	FIELD(struct at_refault, refault_ns),
+	FIELD_END,
+};
+
+static const struct field refault_fields[] = {
+	FIELD_OBJECTS(struct at_refault_ledger, kinds, release_name, release_fields),
+	FIELD(struct at_refault_ledger, max_ns),
+	FIELD_ARRAY(struct at_refault_ledger, hist, NULL),
+	FIELD_END,
+};
+
+static const struct field wait_fields[] = {
+	FIELD(struct at_wait, cnt),
+	FIELD(struct at_wait, sum_ns),
+	FIELD(struct at_wait, max_ns),
+	FIELD_END,
+};
+
+static const struct field lock_fields[] = {
+	FIELD_OBJECTS(struct at_lock_ledger, kinds, lock_name, wait_fields),
+	FIELD_OBJECTS(struct at_lock_ledger, classes, class_name, wait_fields),
+	FIELD_END,
+};
+
+static const struct field stack_fields[] = {
+	FIELD(struct at_stack_ledger, thread_cnt),
+	FIELD(struct at_stack_ledger, foreign_cnt),
+	FIELD(struct at_stack_ledger, call_cnt),
+	FIELD(struct at_stack_ledger, call_ns),
+	FIELD(struct at_stack_ledger, charged_pages),
+	FIELD(struct at_stack_ledger, uncharged_pages),
+	FIELD(struct at_stack_ledger, fault_cnt),
+	FIELD(struct at_stack_ledger, fault_ns),
+	FIELD_END,
+};
+
 static const struct field request_fields[] = {
 	FIELD_ARRAY(struct atm_requests, malloc_cnt, band_name),
 	FIELD_ARRAY(struct atm_requests, free_cnt, band_name),
@@ -125,6 +171,9 @@ static const struct field phase_fields[] = {
 	FIELD_OBJECTS(struct phase_stat, classes, class_name, class_fields),
 	FIELD_OBJECT(struct phase_stat, commit, commit_fields),
 	FIELD_OBJECT(struct phase_stat, vmas, vma_fields),
+	FIELD_OBJECT(struct phase_stat, refault, refault_fields),
+	FIELD_OBJECT(struct phase_stat, locks, lock_fields),
+	FIELD_OBJECT(struct phase_stat, stacks, stack_fields),
 	FIELD_OBJECT(struct phase_stat, self, self_fields),
 	FIELD_END,
 };
@@ -143,6 +192,7 @@ const struct field profile_fields[] = {
 	FIELD_ARRAY(struct profile, in_flight_cnt, syscall_name),
 	FIELD_ARRAY(struct profile, compat_cnt, syscall_name),
 	FIELD_ARRAY(struct profile, advice_cnt, NULL),
+	FIELD(struct profile, lock_miss_cnt),
 	FIELD(struct profile, commit_start_pages),
 	FIELD(struct profile, bpf_run_cnt),
 	FIELD(struct profile, bpf_ns),
