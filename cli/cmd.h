@@ -7,6 +7,7 @@
 
 /* What `run` adds to the statuses of the command itself; as env(1) has them. */
 enum {
+	AT_EXIT_UNMET = 1, /* an expectation */
 	AT_EXIT_USAGE = 2,
 	AT_EXIT_OWN = 125,
 	AT_EXIT_NOT_EXECUTABLE = 126,

@@ -10,6 +10,7 @@
 #include "cli/cmd.h"
 #include "cli/compare_config.h"
 #include "cli/compare_runs.h"
+#include "cli/expect.h"
 #include "cli/msg.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -38,6 +39,7 @@ enum {
 	OPT_ASCII,
 	OPT_NO_LEDGERS,
 	OPT_SAVE,
+	OPT_EXPECT,
 };
 
 enum { DEFAULT_BLOCK_CNT = 10, DEFAULT_PRECISION_PERCENT = 2, PROGRAM_MAX = 64 };
@@ -51,6 +53,7 @@ struct compare_opts {
 	char *programs[PROGRAM_MAX];
 	size_t program_cnt;
 	struct scenarios scenarios; /* with --all: owns the names */
+	struct expects expects;
 };
 
 static const struct argp_option options[] = {
@@ -74,6 +77,8 @@ static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "Report as JSON", 2},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stdout, stderr with --show-output)", 2},
 	{"save", OPT_SAVE, "FILE", 0, "Save all runs and their settings, for 'alloctrace report'", 2},
+	{"expect", OPT_EXPECT, "EXPECTATION", 0,
+	 "Exit with 1 unless this is so, as 'kernel_ns(all)<=0.5*kernel_ns(none)'; may be repeated", 2},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 2},
 	{"plot", OPT_PLOT, "WHEN", 0,
 	 "Small pictures in the table: auto (on a terminal), always, never (default: auto)", 2},
@@ -217,6 +222,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'j': opts->is_json = true; return 0;
 	case 'o': opts->output = arg; return 0;
 	case OPT_SAVE: opts->save = arg; return 0;
+	case OPT_EXPECT: return expect__add(&opts->expects, arg) ? OPTIONS_SAID : 0;
 	case ARGP_KEY_ARG: return parse_word(arg, opts, state);
 	case ARGP_KEY_END: return check_words(opts);
 	default: return parse_plan(key, arg, opts);
@@ -231,7 +237,8 @@ const struct argp cmd_compare_argp = {
 	       "in random order, and says what differs, by how much, and whether that could be chance."
 	       "\vWithout --policy, --allocator and --config: no policy, each alone, and all. A scenario with "
 	       "arguments "
-	       "is one word: 'trim_loop --touch'. Exit status: 0, 1 when a run failed, 2 wrong usage, 125 alloctrace "
+	       "is one word: 'trim_loop --touch'. Exit status: 0, 1 when a run failed or an expectation was not met, 2 "
+	       "wrong usage, 125 alloctrace "
 	       "failed, 128 + N when signal N ended it early.",
 	.children = options_common,
 };
@@ -299,8 +306,10 @@ static int compare(struct compare_opts *opts)
 	struct compare_report report = {.configs = &opts->configs, .is_matrix = opts->is_matrix};
 	struct compare_runs runs = {0};
 	struct output output;
-	int status = choose_configs(opts, &report.base);
+	int status = choose_configs(opts, &report.base), unmet = 0;
 
+	if (!status)
+		status = expect__parse_all(&opts->expects, &opts->configs);
 	if (!status)
 		status = choose_scenarios(opts);
 	if (!status && !opts->has_seed && getrandom(&opts->plan.seed, sizeof(opts->plan.seed), 0) < 0)
@@ -321,9 +330,12 @@ static int compare(struct compare_opts *opts)
 		status = write_report(opts, &output, &report);
 		if (opts->save && saved__write_comparison(opts->save, &report))
 			status = AT_EXIT_OWN;
+		unmet = expect__check_comparison(&opts->expects, &report);
 	}
 	if (!status && report.signal)
 		status = 128 + report.signal;
+	if (!status)
+		status = unmet;
 	compare_runs__free(&runs, &report);
 	return status;
 }
@@ -344,6 +356,7 @@ int cmd_compare(int argc, char **argv)
 		status = compare(opts);
 	compare_config__free(&opts->configs);
 	scenarios__free(&opts->scenarios);
+	expect__free(&opts->expects);
 	free(opts);
 	return status;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/cmd.h"
+#include "cli/expect.h"
 #include "cli/msg.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -10,12 +11,13 @@
 #include "cli/render_compare.h"
 #include "cli/saved.h"
 
-enum { OPT_COLOR = 256 };
+enum { OPT_COLOR = 256, OPT_EXPECT };
 
 struct report_opts {
 	const char *file, *output;
 	bool is_json;
 	enum color color;
+	struct expects expects;
 };
 
 struct report {
@@ -28,6 +30,8 @@ static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "Report as JSON", 0},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stdout)", 0},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 0},
+	{"expect", OPT_EXPECT, "EXPECTATION", 0,
+	 "Exit with 1 unless this is so, as in run and compare; may be repeated", 0},
 	{0},
 };
 
@@ -39,6 +43,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'j': opts->is_json = true; return 0;
 	case 'o': opts->output = arg; return 0;
+	case OPT_EXPECT: return expect__add(&opts->expects, arg) ? OPTIONS_SAID : 0;
 	case OPT_COLOR:
 		chosen = options__color(arg);
 		opts->color = chosen;
@@ -66,7 +71,8 @@ const struct argp cmd_report_argp = {
 	.doc = "Shows again what 'run --save' or 'compare --save' has saved, as it was shown then. Needs no "
 	       "privileges, "
 	       "and may run on another machine."
-	       "\vExit status: 0, 2 wrong usage, 125 alloctrace failed, or the file is none of its own.",
+	       "\vExit status: 0, 1 when an expectation is not met, 2 wrong usage, 125 alloctrace failed, or the file "
+	       "is none of its own.",
 	.children = options_common,
 };
 
@@ -88,15 +94,24 @@ static int render(FILE *out, const void *data)
 int cmd_report(int argc, char **argv)
 {
 	struct report report = {.opts.output = "-"};
+	struct expects *expects = &report.opts.expects;
+	const struct saved_comparison *comparison;
 	int status = options__parse(&cmd_report_argp, argc, argv, &report.opts);
 
 	if (status)
 		return status;
 	status = saved__read(report.opts.file, &report.saved);
+	comparison = report.saved.comparison;
+	if (!status)
+		status = expect__parse_all(expects, comparison ? &comparison->configs : NULL);
 	if (!status)
 		status = output__open(&report.output, report.opts.output);
 	if (!status)
 		status = output__write(&report.output, render, &report);
+	if (!status)
+		status = comparison ? expect__check_comparison(expects, &comparison->report)
+				    : expect__check_profile(expects, report.saved.profile);
+	expect__free(expects);
 	saved__free(&report.saved);
 	return status;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cmd.h"
+#include "cli/expect.h"
 #include "cli/ledger.h"
 #include "cli/msg.h"
 #include "cli/options.h"
@@ -29,6 +30,7 @@ enum {
 	OPT_NO_LEDGERS,
 	OPT_SAVE,
 	OPT_CALLCHAIN,
+	OPT_EXPECT,
 };
 
 struct run_opts {
@@ -41,6 +43,7 @@ struct run_opts {
 	enum slot_mode slot_mode;
 	bool is_command; /* after --, not a scenario */
 	char **words;    /* scenario or command, and its arguments */
+	struct expects expects;
 };
 
 struct run {
@@ -62,6 +65,8 @@ static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "Report as JSON", 1},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stderr)", 1},
 	{"save", OPT_SAVE, "FILE", 0, "Save all that was measured, for 'alloctrace report'", 1},
+	{"expect", OPT_EXPECT, "EXPECTATION", 0,
+	 "Exit with 1 unless this is so, as 'madvise.dontneed<=2'; may be repeated", 1},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 1},
 	{"tier", OPT_TIER, "N", 0, "Trace with tier N at most: 0 is no kernel tracing (default: the best)", 2},
 	{"ledgers", OPT_LEDGERS, "LIST", 0,
@@ -103,6 +108,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'j': opts->is_json = true; return 0;
 	case 'o': opts->output = arg; return 0;
 	case OPT_SAVE: opts->save = arg; return 0;
+	case OPT_EXPECT: return expect__add(&opts->expects, arg) ? OPTIONS_SAID : 0;
 	case OPT_BPF_STATS: opts->is_measuring_bpf = true; return 0;
 	case OPT_CALLCHAIN: opts->callchains = CALLCHAINS_ON; return 0;
 	case OPT_NO_LEDGERS: opts->ledgers = 0; return 0;
@@ -135,8 +141,9 @@ const struct argp cmd_run_argp = {
 	.parser = parse_option,
 	.args_doc = "SCENARIO [ARG...]\n-- COMMAND [ARG...]",
 	.doc = "Runs a bundled scenario, or any command, and reports what its memory calls cost in the kernel."
-	       "\vExit status: that of the command; a signal that ended it ends alloctrace, too. 2 wrong usage, 125 "
-	       "alloctrace failed, 126 the command cannot be executed, 127 it was not found.",
+	       "\vExit status: that of the command; a signal that ended it ends alloctrace, too. 1 when the command "
+	       "succeeded and an expectation was not met, 2 wrong usage, 125 alloctrace failed, 126 the command cannot "
+	       "be executed, 127 it was not found.",
 	.children = options_common,
 };
 
@@ -151,7 +158,7 @@ static int render(FILE *out, const void *data)
 
 static int prepare(struct run *run)
 {
-	const struct run_opts *opts = &run->opts;
+	struct run_opts *opts = &run->opts;
 	struct session_opts session_opts = {
 		.user = opts->user,
 		.is_following = opts->is_following,
@@ -170,6 +177,8 @@ static int prepare(struct run *run)
 	};
 	int status = session__open(&run->session, &session_opts);
 
+	if (!status)
+		status = expect__parse_all(&opts->expects, NULL);
 	if (!status)
 		status = session__prepare(&run->session, &config, &run->measured);
 	if (!status)
@@ -190,6 +199,7 @@ int cmd_run(int argc, char **argv)
 	};
 	int status = options__parse(&cmd_run_argp, argc, argv, &run.opts);
 	bool has_report = false;
+	int unmet = 0;
 
 	if (status)
 		return status;
@@ -202,7 +212,13 @@ int cmd_run(int argc, char **argv)
 		status = output__write(&run.output, render, &run);
 	if (has_report && run.opts.save && saved__write_profile(run.opts.save, run.measured.profile))
 		status = AT_EXIT_OWN;
+	if (has_report)
+		unmet = expect__check_profile(&run.opts.expects, run.measured.profile);
+	expect__free(&run.opts.expects);
 	session__free_run(&run.measured);
 	session__close(&run.session);
-	return has_report && !status ? target__pass_on(&run.measured.target) : status;
+	/* A command that failed says more than what it was expected to do. */
+	if (has_report && !status)
+		status = target__pass_on(&run.measured.target);
+	return status ? status : unmet;
 }

@@ -343,3 +343,28 @@ int fields__read(const struct field *fields, const json_t *object, void *data, s
 	}
 	return err;
 }
+
+static void set_element(const struct field *field, void *at)
+{
+	switch (field->kind) {
+	case FIELD_KIND_U64:
+	case FIELD_KIND_I64: *(uint64_t *)at = 1; break;
+	case FIELD_KIND_U32:
+	case FIELD_KIND_INT: *(uint32_t *)at = 1; break;
+	case FIELD_KIND_BOOL: *(bool *)at = true; break;
+	case FIELD_KIND_DOUBLE: *(double *)at = 1; break;
+	case FIELD_KIND_FLAGS: *(uint32_t *)at = (uint32_t)((1ull << field->cnt) - 1); break;
+	case FIELD_KIND_OBJECT: fields__set_all(field->fields, at); break;
+	default: break;
+	}
+}
+
+void fields__set_all(const struct field *fields, void *data)
+{
+	for (const struct field *field = fields; field->key; field++) {
+		size_t cnt = field->cnt && field->kind != FIELD_KIND_FLAGS ? field->cnt : 1;
+
+		for (size_t i = 0; i < cnt; i++)
+			set_element(field, (char *)data + field->offset + i * field->bytes);
+	}
+}

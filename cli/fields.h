@@ -119,4 +119,7 @@ json_t *fields__write(const struct field *fields, const void *data);
  */
 int fields__read(const struct field *fields, const json_t *object, void *data, struct fields_reading *reading);
 
+/* Gives every number the value 1, every truth value true, and sets every flag; texts stay. */
+void fields__set_all(const struct field *fields, void *data);
+
 #endif
