@@ -62,6 +62,8 @@ TEST_PROGRAMS := $(patsubst %.c,$(O)/%,$(TEST_C)) $(patsubst %.cc,$(O)/%,$(TEST_
 BENCHES := $(patsubst %.c,$(O)/%,$(wildcard tests/bench/*_cost.c))
 MALLOC_BENCHES := $(patsubst %.c,$(O)/%,$(wildcard tests/bench/malloc_*.c)) $(O)/tests/bench/run_once
 
+comma := ,
+
 # For the targets that do everything: as many jobs as CPUs, unless -j was given.
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
@@ -156,8 +158,23 @@ $(patsubst %.cc,$(O)/%,$(TEST_CC)): $(O)/%: %.cc $(O)/.flags
 	$(call say,CXX,$@)
 	$(Q)$(call test_program,$(CXX) $(AT_CXXFLAGS))
 
+# The fuzz target: clang's, with the allocator instrumented and linked in, and
+# its memory syscalls wrapped so that they can be made to fail.
+FUZZ := $(O)/tests/fuzz/malloc_ops_fuzz
+FUZZ_CFLAGS := -std=gnu11 $(DEFINES) -O1 -g -fno-omit-frame-pointer -fno-builtin -fsanitize=fuzzer,undefined -fno-sanitize-recover=all
+FUZZ_WRAPS := $(patsubst %,-Wl$(comma)--wrap=atm_os_%,map reserve unmap commit release remap)
+$(FUZZ): tests/fuzz/malloc_ops_fuzz.c $(wildcard alloc/*.[ch]) $(O)/.flags
+	$(call say,CC,$@)
+	@mkdir -p $(@D)
+	$(Q)rm -f $@.skip; echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' | \
+		$(CLANG) $(FUZZ_CFLAGS) -xc - -o $@.probe 2>/dev/null || { echo "$(CLANG) has no libFuzzer here (Debian: libclang-rt-14-dev)" > $@.skip; exit 0; }; \
+		rm -f $@.probe; $(CLANG) $(FUZZ_CFLAGS) $(filter %.c,$^) $(FUZZ_WRAPS) -pthread -ldl -o $@
+
+.PHONY: fuzz
+fuzz: $(FUZZ) ## build the fuzz target of the allocator (clang, libFuzzer)
+
 .PHONY: tests
-tests: all $(UNIT_TESTS) $(ALLOC_TESTS) $(TEST_PROGRAMS) $(MALLOC_BENCHES) sanitized ## build everything and all tests
+tests: all $(UNIT_TESTS) $(ALLOC_TESTS) $(TEST_PROGRAMS) $(MALLOC_BENCHES) $(FUZZ) sanitized ## build everything and all tests
 
 # The allocator under UBSan; the CLI and its unit tests under ASan and UBSan.
 .PHONY: sanitized ubsan asan
