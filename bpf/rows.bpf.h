@@ -153,7 +153,10 @@ static __always_inline void row_fork(struct task_struct *parent, struct task_str
 	struct at_slot *mother = slot_of(parent, parent->pid, 0), *born;
 	__u32 scope = mother ? mother->scope : AT_SCOPE_NONE, exec_cnt = mother ? mother->exec_cnt : 0;
 	__u8 byte = from ? *from : 0;
+	struct at_attach *attach = attach_of();
 
+	if (!attach || attach->is_over)
+		return;
 	if (!scope && byte && !cfg_is_partial)
 		scope = AT_SCOPE_PROCESS;
 	if (!cfg_is_following && (!is_thread || scope == AT_SCOPE_THREAD))

@@ -27,13 +27,14 @@ extern const struct verb cmd_verbs[];
 int cmd_run(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_report(int argc, char **argv);
+int cmd_attach(int argc, char **argv);
 int cmd_policy(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 
-extern const struct argp cmd_run_argp, cmd_compare_argp, cmd_report_argp, cmd_policy_argp, cmd_list_argp,
-	cmd_check_argp, cmd_help_argp;
+extern const struct argp cmd_run_argp, cmd_compare_argp, cmd_attach_argp, cmd_report_argp, cmd_policy_argp,
+	cmd_list_argp, cmd_check_argp, cmd_help_argp;
 
 /* NULL when there is no such verb. */
 const struct verb *cmd__find(const char *name);

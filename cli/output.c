@@ -53,7 +53,7 @@ struct look output__look(const struct output *output, const struct look_opts *op
 	return look;
 }
 
-int output__write(struct output *output, int (*render)(FILE *out, const void *data), const void *data)
+static int write_text(struct output *output, int (*render)(FILE *out, const void *data), const void *data, bool is_last)
 {
 	char *text = NULL;
 	size_t bytes = 0;
@@ -71,7 +71,7 @@ int output__write(struct output *output, int (*render)(FILE *out, const void *da
 	}
 	errno = 0;
 	if (fwrite(text, 1, bytes, output->file) != bytes || fflush(output->file) ||
-	    (output->name && output->file != stdout && fclose(output->file)))
+	    (is_last && output->name && output->file != stdout && fclose(output->file)))
 		err = errno ? -errno : -EIO;
 	free(text);
 	/* A reader that has seen enough is no failure of ours. */
@@ -79,4 +79,14 @@ int output__write(struct output *output, int (*render)(FILE *out, const void *da
 		return 0;
 	msg__error("cannot write the report to '%s': %s", output->name ? output->name : "stderr", strerror(-err));
 	return AT_EXIT_OWN;
+}
+
+int output__write(struct output *output, int (*render)(FILE *out, const void *data), const void *data)
+{
+	return write_text(output, render, data, true);
+}
+
+int output__write_part(struct output *output, int (*render)(FILE *out, const void *data), const void *data)
+{
+	return write_text(output, render, data, false);
 }

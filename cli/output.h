@@ -35,5 +35,7 @@ struct look output__look(const struct output *output, const struct look_opts *op
  * exit status after saying why.
  */
 int output__write(struct output *output, int (*render)(FILE *out, const void *data), const void *data);
+/* The same for a part that is seen at once, with more to come: the file stays open. */
+int output__write_part(struct output *output, int (*render)(FILE *out, const void *data), const void *data);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli/callchain.h"
+#include "cli/processes.h"
 
 struct profile *profile__new(void)
 {
@@ -27,6 +28,9 @@ void profile__free(struct profile *profile)
 	free(profile->argv);
 	free(profile->tune);
 	callchain__free(profile->callchains);
+	if (profile->processes)
+		processes__free(profile->processes);
+	free(profile->processes);
 	free(profile);
 }
 

@@ -68,6 +68,7 @@ struct phase_stat {
 };
 
 struct callchains;
+struct processes;
 
 struct profile {
 	/* tool; each member has a line in profile_fields.c */
@@ -110,6 +111,8 @@ struct profile {
 	int exit_status; /* valid when exit_signal == 0 */
 	int exit_signal;
 	char note[256]; /* why policies do not apply, "" = they do */
+
+	struct processes *processes; /* of an attached target, owned; NULL = no breakdown */
 
 	/* rusage of the child and its waited-for descendants */
 	uint64_t wall_ns, user_ns, sys_ns;

@@ -13,11 +13,16 @@
 
 struct render_opts {
 	bool has_color;
+	unsigned top_cnt;   /* processes, and threads of each, that are listed; 0 = all */
 };
 
 /* 0, or -ENOMEM; errors of the stream are left in the stream. */
 int render__table(FILE *out, const struct profile *profile, const struct render_opts *opts);
 int render__json(FILE *out, const struct profile *profile);
+/* What came between two times since the start, of an attached target; JSON in one line. */
+int render__interval_table(FILE *out, const struct profile *part, const struct render_opts *opts, uint64_t from_ns,
+			   uint64_t to_ns);
+int render__interval_json(FILE *out, const struct profile *part, uint64_t from_ns, uint64_t to_ns);
 
 /* Part of the table: the ledgers of the phase that it shows. total: profile__total(). */
 void render__ledgers(FILE *out, const struct profile *profile, const struct phase_stat *total,

@@ -14,6 +14,7 @@
 #include "cli/render.h"
 #include "cli/render_callchain.h"
 #include "cli/render_json.h"
+#include "cli/render_processes.h"
 
 static json_t *number(uint64_t value)
 {
@@ -219,10 +220,25 @@ static json_t *exit_object(const struct profile *profile)
 	return object;
 }
 
+/* Each process once, whatever programs it has run. */
+static json_t *pids_array(const struct processes *processes)
+{
+	json_t *pids = json_array();
+
+	for (size_t i = 0; i < processes->cnt; i++)
+		if (!processes->items[i].exec_cnt)
+			json_array_append_new(pids, json_integer(processes->items[i].pid));
+	return pids;
+}
+
 static json_t *target_object(const struct profile *profile)
 {
 	json_t *target = json_object();
 
+	if (profile->processes) {
+		json_object_set_new(target, "pids", pids_array(profile->processes));
+		return target;
+	}
 	json_text__set_array(target, "command", profile->argv);
 	json_object_set_new(target, "pids", json_pack("[i]", (int)profile->pid));
 	json_text__set(target, "allocator", profile->allocator);
@@ -251,6 +267,8 @@ static json_t *rusage_object(const struct profile *profile)
 	set_number(rusage, "wall_ns", profile->wall_ns);
 	set_number(rusage, "user_ns", profile->user_ns);
 	set_number(rusage, "sys_ns", profile->sys_ns);
+	if (profile->processes)
+		return rusage;
 	set_number(rusage, "max_rss_bytes", profile->max_rss_bytes);
 	if (profile->final_rss_bytes)
 		set_number(rusage, "final_rss_bytes", profile->final_rss_bytes);
@@ -313,6 +331,7 @@ json_t *render_json__document(const struct profile *profile)
 	json_object_set_new(document, "target", target_object(profile));
 	json_object_set_new(document, "rusage", rusage_object(profile));
 	set_if_any(document, "compat", syscall_counts(profile->compat_cnt));
+	set_if_any(document, "in_flight_at_attach", syscall_counts(profile->early_flight_cnt));
 	set_if_any(document, "in_flight", syscall_counts(profile->in_flight_cnt));
 	set_if_any(document, "advices", advice_counts(profile));
 	json_object_set_new(document, "phases", phases_object(profile, total));
@@ -329,9 +348,35 @@ int render__json(FILE *out, const struct profile *profile)
 
 	if (!document)
 		return -ENOMEM;
+	if (profile->processes)
+		render_processes__json(document, profile->processes);
 	/* A failed write shows in ferror(out), which the caller looks at. */
 	if (!json_dumpf(document, out, JSON_INDENT(2)))
 		fputc('\n', out);
 	json_decref(document);
+	return 0;
+}
+
+int render__interval_json(FILE *out, const struct profile *part, uint64_t from_ns, uint64_t to_ns)
+{
+	struct phase_stat *total = malloc(sizeof(*total));
+	json_t *document = json_object();
+
+	if (!total || !document) {
+		json_decref(document);
+		free(total);
+		return -ENOMEM;
+	}
+	profile__total(part, total);
+	json_object_set_new(document, "schema", json_string("alloctrace.interval/1"));
+	set_number(document, "from_ns", from_ns);
+	set_number(document, "to_ns", to_ns);
+	json_object_set_new(document, "tool", tool_object(part));
+	json_object_set_new(document, "total", phase_object(part, total));
+	render_processes__json(document, part->processes);
+	if (!json_dumpf(document, out, JSON_COMPACT))
+		fputc('\n', out);
+	json_decref(document);
+	free(total);
 	return 0;
 }

@@ -12,6 +12,10 @@
 #include "cli/format.h"
 #include "cli/render.h"
 #include "cli/render_callchain.h"
+#include "cli/render_processes.h"
+
+/* Width of the label column of all lines outside the table. */
+enum { LABEL_WIDTH = 12 };
 
 struct table {
 	FILE *out;
@@ -60,6 +64,8 @@ static void print_command(const struct table *table)
 	char escaped[1024];
 
 	fprintf(table->out, "%salloctrace %s:", bold(table), table->profile->version);
+	if (table->profile->processes)
+		render_processes__headline(table->out, table->profile->processes);
 	for (char **arg = table->profile->argv; arg && *arg; arg++) {
 		bool is_quoted = !**arg || strpbrk(*arg, " '\"");
 
@@ -74,6 +80,8 @@ static void print_allocator(const struct table *table)
 	const struct profile *profile = table->profile;
 	char policy[128], escaped[512];
 
+	if (profile->processes && !profile->allocator[0])
+		return;
 	format__escape(profile->allocator, escaped, sizeof(escaped));
 	if (!profile->has_policy) {
 		format__line(table->out, "allocator", "%s", escaped);
@@ -313,6 +321,9 @@ static void print_share(const struct table *table)
 	format__line(table->out, "system time", "%s in the classes of all phases, %s of the process: %.0f %%%s",
 		     format__ns(sum_ns, ns), format__ns(profile->sys_ns, sys), 100.0 * sum_ns / profile->sys_ns,
 		     sum_ns > profile->sys_ns ? " (time in calls includes waiting)" : "");
+	line(table, "system time", "%s in the classes of all phases, %s of the %s: %.0f %%%s", format__ns(sum_ns, ns),
+	     format__ns(profile->sys_ns, sys), profile->processes ? "processes" : "process",
+	     100.0 * sum_ns / profile->sys_ns, sum_ns > profile->sys_ns ? " (time in calls includes waiting)" : "");
 }
 
 static void print_process(const struct table *table)
@@ -329,6 +340,16 @@ static void print_process(const struct table *table)
 		     format__ns(profile->wall_ns, wall), format__bytes(profile->max_rss_bytes, rss), final);
 	format__line(table->out, "", "%s minor and %s major faults", format__count(profile->minor_fault_cnt, minor),
 		     format__count(profile->major_fault_cnt, major));
+	if (profile->processes) {
+		line(table, "processes", "user %s, system %s while attached, %s", format__ns(profile->user_ns, user),
+		     format__ns(profile->sys_ns, sys), format__ns(profile->wall_ns, wall));
+		return;
+	}
+	line(table, "process", "user %s, system %s, wall %s, max RSS %s", format__ns(profile->user_ns, user),
+	     format__ns(profile->sys_ns, sys), format__ns(profile->wall_ns, wall),
+	     format__bytes(profile->max_rss_bytes, rss));
+	line(table, "", "%s minor and %s major faults", format__count(profile->minor_fault_cnt, minor),
+	     format__count(profile->major_fault_cnt, major));
 	if (!profile->has_exit)
 		return;
 	if (profile->exit_signal)
@@ -420,10 +441,16 @@ int render__table(FILE *out, const struct profile *profile, const struct render_
 	render__ledgers(out, profile, table.total, opts);
 	if (profile->has_self_counts)
 		print_self(&table);
+	if (profile->processes)
+		render_processes__table(out, profile->processes, opts->top_cnt, opts->has_color, true);
+	if (profile->processes)
+		fputc('\n', out);
 	if (profile->has_trace)
 		print_share(&table);
 	print_process(&table);
 	print_by_syscall(&table, "compat", "compat (32-bit) syscalls not decoded", profile->compat_cnt);
+	print_by_syscall(&table, "in flight", "calls that were running when it was attached",
+			 profile->early_flight_cnt);
 	print_by_syscall(&table, "in flight", "calls still running at the end", profile->in_flight_cnt);
 	print_advices(&table);
 	if (profile->has_trace && profile->has_self_counts)
@@ -431,4 +458,22 @@ int render__table(FILE *out, const struct profile *profile, const struct render_
 	print_cost(&table);
 	free(total);
 	return profile->callchains ? render_callchain__tree(out, profile) : 0;
+}
+
+int render__interval_table(FILE *out, const struct profile *part, const struct render_opts *opts, uint64_t from_ns,
+			   uint64_t to_ns)
+{
+	struct phase_stat *total = malloc(sizeof(*total));
+	struct table table = {.out = out, .profile = part, .opts = opts, .total = total};
+	char name[64];
+
+	if (!total)
+		return -ENOMEM;
+	profile__total(part, total);
+	snprintf(name, sizeof(name), "%.1f-%.1f s", from_ns / 1e9, to_ns / 1e9);
+	print_traced_phase(&table, name, total);
+	print_exactness(&table);
+	render_processes__table(out, part->processes, opts->top_cnt, opts->has_color, false);
+	free(total);
+	return 0;
 }

@@ -67,7 +67,9 @@ int tracer__watch(struct tracer *tracer, uint32_t tgid);
 bool tracer__is_watched(const struct tracer *tracer, uint32_t tgid);
 /* Page fault events of one more thread, by the number that we see. -ESRCH: it is gone. Nothing when is_faulting_wide.
  */
-int tracer__watch_faults(struct tracer *tracer, pid_t tid);
+int tracer__watch_faults(struct tracer *tracer, pid_t tid, bool is_maybe_inherited);
+/* After the first round of the two above: what the events counted before was nobody's. */
+int tracer__begin_faults(struct tracer *tracer);
 /* The rows' memory: row_cnt of them, of which *used_cnt may have something in them. The kernel side goes on writing. */
 struct at_row *tracer__rows(struct tracer *tracer, uint32_t *used_cnt);
 /* Has a row, zeroed by the caller, used again. */

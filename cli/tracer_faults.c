@@ -57,12 +57,26 @@ int tracer__open_faults(struct tracer *tracer, pid_t tid, int cpu, bool is_inher
 
 void tracer__switch_faults(const struct fault_fds *fds, bool is_on)
 {
-	/* Ends first on and last off: an end without a start counts nothing, the reverse neither. */
+	/* Starts first on and last off: no end is counted by the event that the programs cannot count. */
 	for (int i = 0; i < FAULT_EVENT_CNT; i++) {
-		int event = is_on ? i : FAULT_EVENT_CNT - 1 - i;
+		int event = is_on ? FAULT_EVENT_CNT - 1 - i : i;
 
 		ioctl(fds->fd[event], is_on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
 	}
+}
+
+int tracer__read_faults(const struct tracer *tracer, uint64_t *cnt)
+{
+	uint64_t value;
+
+	*cnt = 0;
+	for (size_t i = 0; i < tracer->fault_cnt; i++)
+		for (int event = FAULT_MINOR_EVENT; event <= FAULT_MAJOR_EVENT; event++) {
+			if (read(tracer->faults[i].fd[event], &value, sizeof(value)) != sizeof(value))
+				return -errno;
+			*cnt += value;
+		}
+	return 0;
 }
 
 void tracer__close_faults(const struct fault_fds *fds)

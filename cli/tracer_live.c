@@ -137,6 +137,16 @@ int tracer__pass(struct tracer *tracer, enum at_pass pass, struct at_task **task
 	return err;
 }
 
+/* Events go on counting what the cells no longer do: their counts are read first. */
+void tracer__end_live(struct tracer *tracer)
+{
+	if (tracer__read_faults(tracer, &tracer->fault_end_cnt))
+		tracer->is_fault_count_sure = false;
+	tracer->attach->is_over = true;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	memset(tracer->targets, 0, tracer->targets_bytes);
+}
+
 uint32_t tracer__self(struct tracer *tracer)
 {
 	if (!has_passes(tracer))
@@ -165,6 +175,11 @@ int tracer__want(struct tracer *tracer, uint32_t id, enum at_scope scope, uint64
 	return bpf_map_update_elem(bpf_map__fd(tracer->skel->maps.wanted), &id, &wanted, BPF_ANY) ? -errno : 0;
 }
 
+int tracer__begin_faults(struct tracer *tracer)
+{
+	return tracer__read_faults(tracer, &tracer->fault_base_cnt);
+}
+
 int tracer__watch(struct tracer *tracer, uint32_t tgid)
 {
 	if (tgid >= tracer->pid_cnt)
@@ -180,9 +195,12 @@ bool tracer__is_watched(const struct tracer *tracer, uint32_t tgid)
 	return tgid < tracer->pid_cnt && __atomic_load_n(&tracer->targets[tgid], __ATOMIC_SEQ_CST);
 }
 
-int tracer__watch_faults(struct tracer *tracer, pid_t tid)
+int tracer__watch_faults(struct tracer *tracer, pid_t tid, bool is_maybe_inherited)
 {
 	int err;
+
+	if (is_maybe_inherited || tracer->opts.is_partial)
+		tracer->is_fault_count_sure = false;
 
 	if (!tracer->has_faults || tracer->opts.is_faulting_wide)
 		return 0;

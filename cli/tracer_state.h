@@ -17,7 +17,7 @@
 
 struct alloctrace_bpf;
 
-/* The page fault events, in the order in which they are set up and enabled. */
+/* The page fault events, in the order in which they are set up and switched off. */
 enum fault_event { FAULT_MINOR_EVENT, FAULT_MAJOR_EVENT, FAULT_BEGIN_EVENT, FAULT_EVENT_CNT };
 
 /* The events of one thread and of what it starts later. */
@@ -48,6 +48,7 @@ struct tracer {
 	struct at_attach *attach;
 	struct bpf_link *pass_link;
 	bool is_fault_count_sure; /* no fault can be in the counts of two events */
+	uint64_t fault_base_cnt, fault_end_cnt; /* of the events, when the first target was watched, and at the end */
 };
 
 /* attach, before loading; after it; its links, in the order of their attaching. */
@@ -56,6 +57,8 @@ int tracer__map_live(struct tracer *tracer);
 int tracer__attach_singles(struct tracer *tracer, bool is_enter);
 void tracer__detach_singles(struct tracer *tracer, bool is_enter);
 int tracer__watch_faults_wide(struct tracer *tracer);
+/* No call and no fault that begins from here on is counted; those that run are, if they end in time. */
+void tracer__end_live(struct tracer *tracer);
 void tracer__free_live(struct tracer *tracer);
 /* Removes what calibration left. */
 void tracer__clear_live(struct tracer *tracer);
@@ -71,6 +74,8 @@ int tracer__open_faults(struct tracer *tracer, pid_t tid, int cpu, bool is_inher
 int tracer__add_thread(struct tracer *tracer, pid_t tid, int cpu);
 void tracer__switch_faults(const struct fault_fds *fds, bool is_on);
 void tracer__close_faults(const struct fault_fds *fds);
+/* Faults that ended, as the events themselves have counted them. */
+int tracer__read_faults(const struct tracer *tracer, uint64_t *cnt);
 /* All threads of a process that is held, so that the list of them does not change. */
 int tracer__add_threads(struct tracer *tracer, pid_t tgid);
 
