@@ -13,8 +13,8 @@
 const struct verb cmd_verbs[] = {
 	{"run", "run a scenario or a command and report what its memory calls cost", cmd_run, &cmd_run_argp},
 	{"compare", "compare policies, allocators and settings, with statistics", cmd_compare, &cmd_compare_argp},
-	{"report", "show a saved profile or comparison again", cmd_report, &cmd_report_argp},
 	{"attach", "trace processes that run already", cmd_attach, &cmd_attach_argp},
+	{"report", "show a saved profile or comparison again", cmd_report, &cmd_report_argp},
 	{"policy", "show or change the policies of a running process", cmd_policy, &cmd_policy_argp},
 	{"list", "list scenarios, policies, tunables and allocators", cmd_list, &cmd_list_argp},
 	{"check", "say what this machine and these privileges allow", cmd_check, &cmd_check_argp},

@@ -398,8 +398,9 @@ int tracer__start(struct tracer *tracer)
 
 int tracer__stop(struct tracer *tracer)
 {
+	/* Nothing counts any more: that the programs are still there until tracer__free is no matter. */
 	if (tracer->opts.is_live)
-		tracer__end_live(tracer);
+		return tracer__end_live(tracer);
 	for (size_t i = 0; i < tracer->fault_cnt; i++)
 		tracer__switch_faults(&tracer->faults[i], false);
 	tracer__detach(tracer);

@@ -75,7 +75,7 @@ struct at_row *tracer__rows(struct tracer *tracer, uint32_t *used_cnt);
 /* Has a row, zeroed by the caller, used again. */
 int tracer__free_row(struct tracer *tracer, uint32_t number);
 const struct at_attach *tracer__attach_state(const struct tracer *tracer);
-/* Detaches everything; calls in flight stay in their slots for collect. */
+/* Ends counting and, without is_live, detaches everything; calls in flight stay in their slots for collect. */
 int tracer__stop(struct tracer *tracer);
 /* Fills the tool and class parts of the profile. After tracer__stop; with is_live also before, for an interval. */
 int tracer__collect(struct tracer *tracer, struct profile *profile);

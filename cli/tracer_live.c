@@ -8,11 +8,13 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/bpf.h>
+#include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "bpf/alloctrace.skel.h"
@@ -138,13 +140,16 @@ int tracer__pass(struct tracer *tracer, enum at_pass pass, struct at_task **task
 }
 
 /* Events go on counting what the cells no longer do: their counts are read first. */
-void tracer__end_live(struct tracer *tracer)
+int tracer__end_live(struct tracer *tracer)
 {
 	if (tracer__read_faults(tracer, &tracer->fault_end_cnt))
 		tracer->is_fault_count_sure = false;
 	tracer->attach->is_over = true;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	memset(tracer->targets, 0, tracer->targets_bytes);
+	/* Programs that are running on other CPUs at this moment have ended when this returns. */
+	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+	return 0;
 }
 
 uint32_t tracer__self(struct tracer *tracer)

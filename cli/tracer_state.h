@@ -47,7 +47,7 @@ struct tracer {
 	struct at_row *rows; /* the map's own memory, as the next */
 	struct at_attach *attach;
 	struct bpf_link *pass_link;
-	bool is_fault_count_sure; /* no fault can be in the counts of two events */
+	bool is_fault_count_sure;               /* no fault can be in the counts of two events */
 	uint64_t fault_base_cnt, fault_end_cnt; /* of the events, when the first target was watched, and at the end */
 };
 
@@ -58,7 +58,7 @@ int tracer__attach_singles(struct tracer *tracer, bool is_enter);
 void tracer__detach_singles(struct tracer *tracer, bool is_enter);
 int tracer__watch_faults_wide(struct tracer *tracer);
 /* No call and no fault that begins from here on is counted; those that run are, if they end in time. */
-void tracer__end_live(struct tracer *tracer);
+int tracer__end_live(struct tracer *tracer);
 void tracer__free_live(struct tracer *tracer);
 /* Removes what calibration left. */
 void tracer__clear_live(struct tracer *tracer);

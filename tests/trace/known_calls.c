@@ -181,6 +181,22 @@ static void classes(void)
 	mark(2);
 }
 
+/* The same, between two signals from whoever attaches. */
+static void held(void)
+{
+	sigset_t set;
+	int number;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	expect(write(STDOUT_FILENO, "ok\n", 3) == 3);
+	sigwait(&set, &number);
+	classes();
+	expect(write(STDOUT_FILENO, "ok\n", 3) == 3);
+	sigwait(&set, &number);
+}
+
 /* N failing munmaps and N failing madvises. */
 static void fail(long n)
 {
@@ -451,6 +467,8 @@ int main(int argc, char **argv)
 	self = argv[0];
 	if (!strcmp(pattern, "classes"))
 		classes();
+	else if (!strcmp(pattern, "held"))
+		held();
 	else if (!strcmp(pattern, "fail"))
 		fail(n);
 	else if (!strcmp(pattern, "threads"))

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A process to attach to, which does what it is told and nothing else: a line
+ * of standard input is a command, and "ok" on standard output says that it is
+ * done. Calls are madvises with an advice that does not exist: the C library makes none.
+ *
+ *   c N   each thread, the first one too, makes N calls
+ *   n     one thread more
+ *   f N   a child makes N calls and ends
+ *   e     this program again, by exec
+ *   w     a thread does that
+ *   l     the first thread ends; another one reads commands from then on
+ *   b     calls without end, by all threads but the first, with pauses
+ *   p N   touches N pages
+ *   q     the end
+ *
+ * usage: attach_calls [THREADS] [NAME]
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, ADVICE = 119, THREAD_MAX = 8192, STACK_BYTES = 64 * 1024 };
+
+static char **own_argv;
+static int orders[THREAD_MAX][2]; /* pipes: a long to each thread; < 0: calls without end */
+static int done[2];               /* a byte from each when it has made its calls */
+static int thread_cnt;
+
+static void call(long n)
+{
+	for (long i = 0; i < n; i++)
+		syscall(SYS_madvise, 0, PAGE, ADVICE);
+}
+
+static void fail(const char *what)
+{
+	perror(what);
+	_exit(1);
+}
+
+static void say_ok(void)
+{
+	if (write(STDOUT_FILENO, "ok\n", 3) != 3)
+		_exit(1);
+}
+
+static void *work(void *arg)
+{
+	int number = (int)(long)arg;
+	long n;
+
+	while (read(orders[number][0], &n, sizeof(n)) == sizeof(n)) {
+		while (n < 0) {
+			call(7);
+			usleep(200);
+		}
+		call(n);
+		if (write(done[1], "d", 1) != 1)
+			fail("write");
+	}
+	return NULL;
+}
+
+static void start(void *(*run)(void *arg), void *arg)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&thread, &attr, run, arg))
+		fail("pthread_create");
+}
+
+static void add_thread(void)
+{
+	if (thread_cnt == THREAD_MAX || pipe2(orders[thread_cnt], O_CLOEXEC))
+		fail("pipe");
+	start(work, (void *)(long)thread_cnt);
+	thread_cnt++;
+}
+
+static void order_all(long n)
+{
+	char byte;
+
+	for (int i = 0; i < thread_cnt; i++)
+		if (write(orders[i][1], &n, sizeof(n)) != sizeof(n))
+			fail("write");
+	for (int i = 0; n >= 0 && i < thread_cnt; i++)
+		if (read(done[0], &byte, 1) != 1)
+			fail("read");
+}
+
+static void fork_one(long n)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		fail("fork");
+	if (!pid) {
+		call(n);
+		_exit(0);
+	}
+	if (waitpid(pid, NULL, 0) != pid)
+		fail("waitpid");
+}
+
+static void *exec_self(void *arg)
+{
+	execv("/proc/self/exe", own_argv);
+	fail("execv");
+	return arg;
+}
+
+static void touch(long n)
+{
+	static char pages[PAGE * 4096];
+
+	for (long i = 0; i < n && i < 4096; i++)
+		((volatile char *)pages)[i * PAGE] = 1;
+}
+
+/* A line, byte by byte: nothing is read ahead, so an exec loses none. */
+static int read_line(char *line, size_t bytes)
+{
+	size_t used = 0;
+
+	while (used + 1 < bytes && read(STDIN_FILENO, &line[used], 1) == 1)
+		if (line[used++] == '\n')
+			break;
+	line[used] = 0;
+	return used > 0;
+}
+
+static void *obey(void *arg)
+{
+	char line[64];
+
+	while (read_line(line, sizeof(line))) {
+		long n = atol(line + 1);
+
+		switch (line[0]) {
+		case 'c':
+			call(n);
+			order_all(n);
+			break;
+		case 'n': add_thread(); break;
+		case 'f': fork_one(n); break;
+		case 'e': exec_self(NULL); break;
+		case 'w':
+			start(exec_self, NULL);
+			pause();
+			break;
+		case 'l': start(obey, arg); pthread_exit(NULL);
+		case 'b': order_all(-1); break;
+		case 'p': touch(n); break;
+		case 'q': _exit(0);
+		default: fail("command");
+		}
+		say_ok();
+	}
+	_exit(0);
+}
+
+int main(int argc, char **argv)
+{
+	own_argv = argv;
+	if (pipe2(done, O_CLOEXEC))
+		fail("pipe");
+	if (argc > 2)
+		prctl(PR_SET_NAME, argv[2]);
+	for (int i = 1; i < (argc > 1 ? atoi(argv[1]) : 1); i++)
+		add_thread();
+	say_ok();
+	obey(NULL);
+	return 0;
+}

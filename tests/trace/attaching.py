@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the tests of attach share: targets that do as they are told, and alloctrace beside them."""
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+
+from measure import ALLOCTRACE, OUT, expect
+
+CALLS = os.path.abspath(f"{OUT}/tests/trace/attach_calls")
+KNOWN = os.path.abspath(f"{OUT}/tests/trace/known_calls")
+CLASS = "madvise.other"
+TIMEOUT_S = 60
+
+
+class Child:
+    """A process that talks in lines; ended with the block."""
+
+    def __init__(self, words, **options):
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def wait_ok(self):
+        line = self.process.stdout.readline()
+        expect(line == b"ok\n", f"{self.process.args}: said {line!r}")
+
+    def tell(self, command, has_answer=True):
+        self.process.stdin.write(command.encode() + b"\n")
+        self.process.stdin.flush()
+        if has_answer:
+            self.wait_ok()
+
+
+class Target(Child):
+    """attach_calls with its commands."""
+
+    def __init__(self, threads=1, name=None, wrapper=(), **options):
+        super().__init__([*wrapper, CALLS, str(threads), *([name] if name else [])], **options)
+        self.wait_ok()
+
+
+class Attach:
+    """alloctrace attach, from the moment when it is attached; ended with Ctrl-C by `report`."""
+
+    def __init__(self, *words, wrapper=(), is_json=True):
+        self.output = tempfile.NamedTemporaryFile(prefix="alloctrace-test-")
+        self.words = [*wrapper, ALLOCTRACE, "attach", "-v", "-o", self.output.name, *(["-j"] if is_json else []),
+                      *[str(word) for word in words]]
+        self.process = subprocess.Popen(self.words, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.pid = self.process.pid
+        self.errors = ""
+        self.timer = threading.Timer(TIMEOUT_S, self.process.kill)
+        self.timer.start()
+        for line in self.process.stderr:
+            self.errors += line
+            if line.startswith("alloctrace: attached"):
+                break
+        else:
+            self.end()
+            expect(False, f"{' '.join(self.words)}: not attached: {self.errors}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.end()
+
+    def end(self):
+        self.errors += self.process.stderr.read()
+        self.process.wait()
+        self.timer.cancel()
+        self.process.stderr.close()
+
+    def text(self):
+        """Its output, when it has ended by itself."""
+        self.errors += self.process.stderr.read()
+        status = self.process.wait()
+        expect(status == 0, f"{' '.join(self.words)}: status {status}: {self.errors}")
+        with open(self.output.name, encoding="utf-8") as output:
+            return output.read()
+
+    def report(self, is_ending=True):
+        if is_ending:
+            self.process.send_signal(signal.SIGINT)
+        return json.loads(self.text())
+
+
+def counted(part, name=CLASS, key="calls"):
+    """Of a process, a thread, or the total."""
+    return part["classes"].get(name, {}).get(key, 0)
+
+
+def expect_exact(report):
+    tool = report["tool"]
+    expect(tool["exact"], f"not exact: {tool['lost']}")
+
+
+def expect_total(report, calls):
+    """The total, and the sum over processes and over threads: all the same."""
+    expect_exact(report)
+    by_process = sum(counted(process) for process in report["processes"])
+    by_thread = sum(counted(thread) for process in report["processes"] for thread in process["threads"])
+    got = (counted(report["total"]), by_process, by_thread)
+    expect(got == (calls,) * 3, f"total, by process, by thread: {got}, expected {calls}")
