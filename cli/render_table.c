@@ -318,12 +318,10 @@ static void print_share(const struct table *table)
 		sum_ns += table->total->classes[class].sum_ns;
 	if (!profile->sys_ns)
 		return;
-	format__line(table->out, "system time", "%s in the classes of all phases, %s of the process: %.0f %%%s",
-		     format__ns(sum_ns, ns), format__ns(profile->sys_ns, sys), 100.0 * sum_ns / profile->sys_ns,
+	format__line(table->out, "system time", "%s in the classes of all phases, %s of the %s: %.0f %%%s",
+		     format__ns(sum_ns, ns), format__ns(profile->sys_ns, sys),
+		     profile->processes ? "processes" : "process", 100.0 * sum_ns / profile->sys_ns,
 		     sum_ns > profile->sys_ns ? " (time in calls includes waiting)" : "");
-	line(table, "system time", "%s in the classes of all phases, %s of the %s: %.0f %%%s", format__ns(sum_ns, ns),
-	     format__ns(profile->sys_ns, sys), profile->processes ? "processes" : "process",
-	     100.0 * sum_ns / profile->sys_ns, sum_ns > profile->sys_ns ? " (time in calls includes waiting)" : "");
 }
 
 static void print_process(const struct table *table)
@@ -333,6 +331,12 @@ static void print_process(const struct table *table)
 	char minor[FORMAT_BYTES], major[FORMAT_BYTES], final[FORMAT_BYTES + 16] = "";
 	const char *name = profile->exit_signal ? sigabbrev_np(profile->exit_signal) : NULL;
 
+	if (profile->processes) {
+		format__line(table->out, "processes", "user %s, system %s while attached, %s",
+			     format__ns(profile->user_ns, user), format__ns(profile->sys_ns, sys),
+			     format__ns(profile->wall_ns, wall));
+		return;
+	}
 	if (profile->final_rss_bytes)
 		snprintf(final, sizeof(final), ", %s at the end", format__bytes(profile->final_rss_bytes, rss));
 	format__line(table->out, "process", "user %s, system %s, wall %s, max RSS %s%s",
@@ -340,16 +344,6 @@ static void print_process(const struct table *table)
 		     format__ns(profile->wall_ns, wall), format__bytes(profile->max_rss_bytes, rss), final);
 	format__line(table->out, "", "%s minor and %s major faults", format__count(profile->minor_fault_cnt, minor),
 		     format__count(profile->major_fault_cnt, major));
-	if (profile->processes) {
-		line(table, "processes", "user %s, system %s while attached, %s", format__ns(profile->user_ns, user),
-		     format__ns(profile->sys_ns, sys), format__ns(profile->wall_ns, wall));
-		return;
-	}
-	line(table, "process", "user %s, system %s, wall %s, max RSS %s", format__ns(profile->user_ns, user),
-	     format__ns(profile->sys_ns, sys), format__ns(profile->wall_ns, wall),
-	     format__bytes(profile->max_rss_bytes, rss));
-	line(table, "", "%s minor and %s major faults", format__count(profile->minor_fault_cnt, minor),
-	     format__count(profile->major_fault_cnt, major));
 	if (!profile->has_exit)
 		return;
 	if (profile->exit_signal)

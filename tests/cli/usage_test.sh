@@ -48,7 +48,7 @@ ATMALLOC_POLICY='' ATMALLOC_TUNE='' "$AT" run --tier 0 -o report trim_loop >out 
 is empty-environment 0 $?
 "$AT" >out 2>err
 is no-verb 2 $?
-for verb in run compare attach policy list check help; do
+for verb in run compare attach report policy list check help; do
 	"$AT" help $verb >out 2>err
 	is "help-$verb" "0 0" "$? $(wc -c <err)"
 	has "help-$verb: text" out "Usage: alloctrace $verb"
