@@ -13,7 +13,7 @@
 
 struct render_opts {
 	bool has_color;
-	unsigned top_cnt;   /* processes, and threads of each, that are listed; 0 = all */
+	unsigned top_cnt; /* processes, and threads of each, that are listed; 0 = all */
 };
 
 /* 0, or -ENOMEM; errors of the stream are left in the stream. */

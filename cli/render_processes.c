@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "cli/format.h"
-#include "cli/profile.h"
 #include "cli/json_text.h"
+#include "cli/profile.h"
 
 enum { COMM_TEXT = 4 * AT_COMM_BYTES + 1, HEADLINE_CNT = 4 };
 

@@ -49,6 +49,8 @@ static void test_no_member_is_forgotten(void **state)
 	memset(probe, 0xff, sizeof(*probe));
 	__builtin_clear_padding(probe);
 	cover(profile_fields, covered);
+	/* These are structures of their own, and saved as such. */
+	memset(covered + offsetof(struct profile, processes), 1, sizeof(probe->processes));
 	for (size_t i = 0; i < sizeof(*probe); i++)
 		if (((unsigned char *)probe)[i] && !covered[i]) {
 			print_error("byte %zu of struct profile has no line in profile_fields.c (members before it: "
