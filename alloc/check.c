@@ -57,10 +57,36 @@ static uint32_t check_segment(struct heap *heap, struct segment *segment, uint32
 	return free_cnt;
 }
 
+static void check_held(struct heap *heap)
+{
+	const struct held_set *held = &heap->held;
+	uint64_t pages = held->last ? held->last->map_bytes >> atm_page_shift : 0;
+	uint32_t listed_cnt = 0;
+
+	HOLDS(!held->last || (held->last->state == LARGE_HELD && !held->last->holder), held->last);
+	for (struct large *large = held->newest; large; large = large->older, listed_cnt++) {
+		char *end = (char *)large->addr + large->map_bytes;
+		struct large *behind = atm_large_find(end);
+
+		HOLDS(large->state == LARGE_HELD && large->holder == heap && large->heap == heap, large);
+		HOLDS(atm_large_find(large->addr) == large && atm_large_before(end) == large, large);
+		HOLDS(!behind || behind->holder != heap, large);
+		HOLDS(!large->older || large->older->held_since_ms <= large->held_since_ms, large);
+		HOLDS(large->older ? large->older->newer == large : held->oldest == large, large);
+		pages += large->map_bytes >> atm_page_shift;
+	}
+	for (unsigned bin = 0; bin < HELD_BIN_CNT; bin++) {
+		HOLDS(!held->bins[bin] == !(held->bin_map[bin / 64] >> (bin % 64) & 1), heap);
+		for (struct large *large = held->bins[bin]; large; large = large->bin_next)
+			listed_cnt--;
+	}
+	HOLDS(listed_cnt == 0, heap);
+	HOLDS(pages == held->page_cnt && pages <= heap->quota_page_cnt, heap);
+}
+
 static void check_lists(struct heap *heap, uint32_t free_cnt)
 {
 	uint32_t listed_cnt = 0, quick_pages = 0, tail_pages = 0;
-	uint64_t held_pages = 0;
 
 	for (unsigned bin = 0; bin < BIN_CNT; bin++) {
 		HOLDS(!heap->bins[bin] == !(heap->bin_map[bin / 64] >> (bin % 64) & 1), heap);
@@ -72,11 +98,7 @@ static void check_lists(struct heap *heap, uint32_t free_cnt)
 		for (struct page_run *run = heap->quick[i]; run; run = run->next, quick_pages += i)
 			HOLDS(run->kind == RUN_CACHED && run->page_cnt == i, run);
 	HOLDS(quick_pages == heap->quick_page_cnt && quick_pages <= PAGE_CACHE_PAGES, heap);
-	for (struct large *large = heap->held_newest; large; large = large->older) {
-		HOLDS(large->state == LARGE_HELD && atm_large_find(large->addr) == large, large);
-		held_pages += large->map_bytes >> atm_page_shift;
-	}
-	HOLDS(held_pages == heap->held_page_cnt && held_pages <= heap->quota_page_cnt, heap);
+	check_held(heap);
 	for (uint32_t i = 0; i < heap->tail_cnt; i++) {
 		HOLDS(heap->tails[i]->state == LARGE_CACHED, heap->tails[i]);
 		tail_pages += (uint32_t)(heap->tails[i]->map_bytes >> atm_page_shift);

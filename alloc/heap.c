@@ -49,6 +49,7 @@ static struct heap *heap_new(void)
 		return NULL;
 	for (unsigned class = 0; class < CLASS_CNT; class ++)
 		heap->slabs[class] = &atm_empty_slab;
+	atm_commit_close(heap);
 	heap->cell = atm_control_cell(heap_cnt);
 	if (!heap->cell) {
 		/* More heaps at once than cells: this one's counts are lost, and counted as lost. */
@@ -88,6 +89,7 @@ struct heap *atm_heap_get(void)
 	if (!heap)
 		return NULL;
 	heap->exit_round_cnt = 0;
+	atm_commit_open(heap);
 	atm_heap = heap;
 	/* May allocate: by now that works. */
 	if (has_end_key)
@@ -109,7 +111,7 @@ static void thread_end(void *arg)
 	atm_heap = NULL;
 	atm_heap_collect(heap);
 	/* Nobody may come to reuse these: held memory must not outlive its thread. */
-	atm_commit_release_all(heap);
+	atm_commit_close(heap);
 	atm_realloc_release_all(heap);
 	atm_lock_acquire(&heaps_lock);
 	heap->next_idle = idle_heaps;
@@ -157,6 +159,8 @@ void atm_heap_collect(struct heap *heap)
 		atomic_store_explicit(&heap->is_trim_wanted, false, memory_order_relaxed);
 		heap_trim(heap, 0);
 	}
+	if (UNLIKELY(atomic_load_explicit(&heap->remote_large, memory_order_relaxed)))
+		atm_commit_collect(heap);
 	if (LIKELY(!atomic_load_explicit(&heap->remote, memory_order_relaxed)))
 		return;
 	for (block = atomic_exchange_explicit(&heap->remote, NULL, memory_order_acquire); block; block = next) {
@@ -242,6 +246,9 @@ static void fork_child(void)
 	atm_stack_fork_child();
 	atm_lock_reset(&heaps_lock);
 	atm_lock_reset(&shared_lock);
+	for (struct heap *heap = all_heaps; heap; heap = heap->next_heap)
+		if (heap != atm_heap)
+			atomic_store_explicit(&heap->remote_large, ATM_REMOTE_CLOSED, memory_order_relaxed);
 	atm_commit_fork_child(atm_heap);
 	atm_control_fork_child();
 }

@@ -83,10 +83,30 @@ struct large {
 	void *addr;
 	size_t map_bytes;
 	_Atomic uint32_t state;
-	struct heap *heap; /* that asked for it; NULL: none. Another one does not hold it. */
 	bool is_zero;      /* never handed out since it was mapped */
+	struct heap *heap; /* that asked for it, and holds it when it is free; NULL: none */
+	/* In that heap's held set, where only this heap writes it; NULL: in none. */
+	struct heap *_Atomic holder;
 	uint64_t held_since_ms;
-	struct large *newer, *older; /* HELD: the heap's list */
+	struct large *newer, *older;       /* held set, by age; older alone: lists of other owners */
+	struct large *bin_next, *bin_prev; /* held set, by length */
+};
+
+/* Bins of held mappings by length in pages: four to a doubling. */
+#define HELD_BIN_CNT 144
+
+/*
+ * What a heap holds of freed mappings: by age, by length, and, as the first and
+ * the last page of each lead to its record, by address. Neighbours are one.
+ * The one that was freed last is kept apart and whole, for the next request of
+ * its size.
+ */
+struct held_set {
+	struct large *last;
+	struct large *newest, *oldest; /* the others */
+	struct large *bins[HELD_BIN_CNT];
+	uint64_t bin_map[(HELD_BIN_CNT + 63) / 64];
+	uint64_t page_cnt; /* all of it; read by other threads */
 };
 
 struct heap {
@@ -101,8 +121,10 @@ struct heap {
 	struct segment *segments, *current;
 	size_t largest_freed_bytes; /* policy trim: of runs freed to this heap */
 
-	struct large *held_newest, *held_oldest;
-	uint64_t held_page_cnt, quota_page_cnt;
+	struct held_set held;
+	uint64_t quota_page_cnt;               /* policy commit: what it may hold, of the process's total */
+	uint64_t clock_ms;                     /* policy commit: as last read */
+	uint32_t put_cnt;                      /* policy commit: mappings freed */
 	struct large *tails[PAGE_CACHE_PAGES]; /* page cache, cut tails, oldest first */
 	uint32_t tail_cnt, tail_page_cnt;
 
@@ -114,7 +136,12 @@ struct heap {
 	atomic_bool is_trim_wanted; /* set by another thread's malloc_trim */
 
 	_Alignas(64) _Atomic(void *) remote; /* blocks that other threads freed */
+	/* Mappings that other threads freed, linked by older; ATM_REMOTE_CLOSED while no thread has this heap. */
+	struct large *_Atomic remote_large;
+	_Atomic uint64_t remote_page_cnt; /* of these */
 };
+
+#define ATM_REMOTE_CLOSED ((struct large *)1)
 
 extern __thread struct heap *atm_heap; /* NULL: this thread has none (yet, or any more) */
 extern uint64_t atm_segment_map[(1ull << (ADDRESS_BITS - SEGMENT_SHIFT)) / 64];
@@ -283,6 +310,14 @@ void atm_large_forget(struct large *large);
 /* The record's length after its tail has gone (to another record, or to the kernel), or more has come behind it. */
 void atm_large_cut(struct large *large, size_t keep_bytes);
 void atm_large_extend(struct large *large, size_t more_bytes);
+/*
+ * Lets the last page lead to the record too, for the mapping behind it, or ends
+ * that. Without memory for it nothing happens.
+ */
+void atm_large_mark_end(struct large *large);
+void atm_large_unmark_end(const struct large *large);
+/* The record that the page before addr leads to, whosever it is; NULL: none. */
+struct large *atm_large_before(const void *addr);
 uint64_t atm_large_cnt(void);
 uint64_t atm_large_bytes(void);
 void atm_large_fork_prepare(void);
@@ -296,16 +331,41 @@ bool atm_trim_is_worth(const struct heap *heap, size_t free_bytes);
 /* Decides, after the top has sunk, whether its free part is released. */
 void atm_trim_top(struct heap *heap, struct segment *segment);
 
+/* ---- held.c: the set of a heap's held mappings; nothing here is decided ---- */
+
+/* Puts a free mapping of this heap into the set. */
+void atm_held_add(struct heap *heap, struct large *large);
+/* Takes one out; with `bytes`, cut to these when that saves more than a sixteenth: the rest stays in the set. */
+void atm_held_remove(struct heap *heap, struct large *large);
+void atm_held_take(struct heap *heap, struct large *large, size_t bytes);
+/* The one that was freed longest ago; NULL: none. */
+struct large *atm_held_oldest(const struct heap *heap);
+/* One of at least `bytes` at a multiple of align, the smallest as far as a short look tells; or NULL. */
+struct large *atm_held_find(struct heap *heap, size_t bytes, size_t align);
+/* The one that begins at addr; or NULL. */
+struct large *atm_held_at(struct heap *heap, const void *addr);
+
 /* ---- policy_commit.c ---- */
 
-/* A held mapping that fits, taken from the heap's list; or NULL. */
+/* A mapping of the heap's held set that fits; or NULL. */
 struct large *atm_commit_take(struct heap *heap, size_t bytes, size_t align);
-/* What becomes of a freed mapping: held, or unmapped. */
+/* What becomes of a mapping that its heap has freed: held, or unmapped. */
 void atm_commit_put(struct heap *heap, struct large *large);
-/* The held mapping that begins at addr and has between `bytes` and twice that, taken from the list; or NULL. */
-struct large *atm_commit_take_at(struct heap *heap, const void *addr, size_t bytes);
+/* The same for one that another thread has freed: handed to the heap that asked for it, or unmapped. */
+void atm_commit_put_remote(struct large *large);
+/* Takes what atm_commit_put_remote has handed over. */
+void atm_commit_collect(struct heap *heap);
+/* A thread has the heap from here on, or has it no more: then all that it holds goes. */
+void atm_commit_open(struct heap *heap);
+void atm_commit_close(struct heap *heap);
+/*
+ * At least `bytes` of held memory that begin at addr, as a mapping of its own
+ * with a record; or NULL. With makes_room, a shorter one is given back, so that
+ * the kernel can put its range to use.
+ */
+struct large *atm_commit_take_at(struct heap *heap, const void *addr, size_t bytes, bool makes_room);
 /* Other threads' quotas are gone with them. heap may be NULL. */
-void atm_commit_fork_child(const struct heap *heap);
+void atm_commit_fork_child(struct heap *heap);
 /* Releases everything that the heap holds; returns pages. */
 size_t atm_commit_release_all(struct heap *heap);
 

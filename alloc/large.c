@@ -88,6 +88,7 @@ struct large *atm_large_adopt(void *addr, size_t bytes, enum large_state state)
 	large->map_bytes = bytes;
 	large->is_zero = false;
 	large->heap = NULL;
+	atomic_store_explicit(&large->holder, NULL, memory_order_relaxed);
 	large->newer = large->older = NULL;
 	atomic_store_explicit(&large->state, state, memory_order_relaxed);
 	atomic_store_explicit(entry, large, memory_order_release);
@@ -124,6 +125,42 @@ void atm_large_cut(struct large *large, size_t keep_bytes)
 void atm_large_extend(struct large *large, size_t more_bytes)
 {
 	set_bytes(large, large->map_bytes + more_bytes);
+}
+
+static const char *last_page(const struct large *large)
+{
+	return (const char *)large->addr + large->map_bytes - atm_page_bytes;
+}
+
+void atm_large_mark_end(struct large *large)
+{
+	struct large *_Atomic *entry;
+
+	if (large->map_bytes == atm_page_bytes)
+		return; /* leads there anyway */
+	atm_lock_acquire(&large_lock);
+	entry = table_entry(last_page(large), true);
+	if (entry)
+		atomic_store_explicit(entry, large, memory_order_release);
+	atm_lock_release(&large_lock);
+}
+
+void atm_large_unmark_end(const struct large *large)
+{
+	struct large *_Atomic *entry;
+
+	if (large->map_bytes == atm_page_bytes)
+		return;
+	entry = table_entry(last_page(large), false);
+	if (entry)
+		atomic_store_explicit(entry, NULL, memory_order_release);
+}
+
+struct large *atm_large_before(const void *addr)
+{
+	struct large *_Atomic *entry = table_entry((const char *)addr - atm_page_bytes, false);
+
+	return entry ? atomic_load_explicit(entry, memory_order_acquire) : NULL;
 }
 
 /*
@@ -220,15 +257,17 @@ void atm_large_free(struct heap *heap, struct large *large)
 	if (UNLIKELY(atomic_load_explicit(&large->state, memory_order_relaxed) != LARGE_USED))
 		atm_misuse("double free", large->addr);
 	/*
-	 * Held by the heap that will ask again, or by none: a thread that only
-	 * frees would fill its balance with what it never uses.
+	 * Held by the heap that will ask again: a thread that only frees would
+	 * fill its balance with what it never uses.
 	 */
-	if (UNLIKELY(!heap || (large->heap != heap && !is_tail)))
-		atm_large_unmap(large);
-	else if (is_tail)
-		atm_realloc_put_tail(heap, large);
-	else
+	if (LIKELY(heap && large->heap == heap && !is_tail))
 		atm_commit_put(heap, large);
+	else if (is_tail && heap)
+		atm_realloc_put_tail(heap, large);
+	else if (is_tail)
+		atm_large_unmap(large);
+	else
+		atm_commit_put_remote(large);
 }
 
 /* The block moves to a new mapping by copying. NULL: out of memory, block unchanged. */

@@ -92,7 +92,7 @@ bool atm_realloc_absorb(struct heap *heap, struct large *large, size_t bytes)
 			tail_remove(heap, i);
 		}
 	if (!tail)
-		tail = atm_commit_take_at(heap, end, more_bytes);
+		tail = atm_commit_take_at(heap, end, more_bytes, atm_tune(ATM_TUNE_GROW) == 1);
 	if (!tail)
 		return false;
 	more_bytes = tail->map_bytes;

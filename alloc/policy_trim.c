@@ -2,7 +2,7 @@
 /*
  * Policy trim: when the free pages at the top of a heap are given back.
  * Off: as soon as there is one, as glibc did for per-thread heaps before 2015.
- * On: when they reach the threshold, twice the largest block freed to this heap.
+ * On: when they pass the threshold, twice the largest block freed to this heap.
  */
 #include "alloc/heap.h"
 #include "alloc/policy.h"
@@ -10,6 +10,10 @@
 #define TRIM_THRESHOLD_MIN_BYTES ((size_t)128 << 10)
 #define TRIM_THRESHOLD_MAX_BYTES ((size_t)64 << 20)
 
+/*
+ * From where on a free top is released. A computed threshold has to be passed,
+ * not only reached: two equal blocks, freed in turn, would reach it each time.
+ */
 static size_t threshold_bytes(const struct heap *heap)
 {
 	size_t fixed = atm_tune(ATM_TUNE_TRIM_THRESHOLD), bytes = 2 * heap->largest_freed_bytes;
@@ -17,8 +21,8 @@ static size_t threshold_bytes(const struct heap *heap)
 	if (fixed)
 		return fixed;
 	if (bytes < TRIM_THRESHOLD_MIN_BYTES)
-		return TRIM_THRESHOLD_MIN_BYTES;
-	return bytes < TRIM_THRESHOLD_MAX_BYTES ? bytes : TRIM_THRESHOLD_MAX_BYTES;
+		bytes = TRIM_THRESHOLD_MIN_BYTES;
+	return (bytes < TRIM_THRESHOLD_MAX_BYTES ? bytes : TRIM_THRESHOLD_MAX_BYTES) + atm_page_bytes;
 }
 
 bool atm_trim_is_worth(const struct heap *heap, size_t free_bytes)

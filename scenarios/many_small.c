@@ -9,8 +9,9 @@
  * whole pages that are freed --last-first. With --size 8K --blocks 2000:
  *   trim off: one madvise.dontneed a block (8000) and a fault a page in every
  *             round (16,000);
- *   trim on:  the threshold is 128 KiB, 16 blocks: a madvise.dontneed for each
- *             of these (500), and all pages come back as well (16,000);
+ *   trim on:  the threshold of 128 KiB, 16 blocks, is passed with the 17th: a
+ *             madvise.dontneed for each of these (468), and nearly all pages come
+ *             back as well (15,912);
  *   trim on, trim_threshold=64M: no madvise, faults in the first round only
  *             (4000).
  * By default blocks of 4500 bytes lie in slabs of 12 blocks of 5120 bytes each,

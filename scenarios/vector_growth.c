@@ -12,8 +12,9 @@
  *                (the other vector is in the way) one mmap and a copy follow,
  *                and, where commit is off, one munmap.
  * stack, realloc (nothing shrinks) and trim must make no difference; commit must
- * not with grow=mremap. With grow=copy it does: the mappings that it holds take
- * the room in which the vectors could have grown, so that more copies are made.
+ * not with grow=mremap. With grow=copy the old blocks are held, grown into when
+ * they lie behind a vector, and cut for it otherwise: no munmap, and no more
+ * copies than without.
  *
  * --double --fresh: 4 steps a vector, to 2, 4, 8 and 16 MiB: one mmap a step (8)
  * and faults for all sizes, 30 MiB a vector (15,360 in all), where 15 would do.
