@@ -13,6 +13,7 @@
 
 #include "alloc/heap.h"
 #include "alloc/policy.h"
+#include "alloc/probe.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -44,6 +45,7 @@ static void *alloc_pages(struct heap *heap, size_t bytes, size_t *dirty_bytes)
 		struct large *tail = atm_realloc_take_tail(heap, page_cnt);
 
 		if (tail) {
+			ATM_DECIDED(heap, CACHE_HIT, cache__hit, tail->addr, bytes);
 			*dirty_bytes = tail->map_bytes;
 			return tail->addr;
 		}

@@ -75,6 +75,7 @@ static void check_held(struct heap *heap)
 		HOLDS(large->older ? large->older->newer == large : held->oldest == large, large);
 		pages += large->map_bytes >> atm_page_shift;
 	}
+	HOLDS(held->cnt == listed_cnt + (held->last != NULL), heap);
 	for (unsigned bin = 0; bin < HELD_BIN_CNT; bin++) {
 		HOLDS(!held->bins[bin] == !(held->bin_map[bin / 64] >> (bin % 64) & 1), heap);
 		for (struct large *large = held->bins[bin]; large; large = large->bin_next)

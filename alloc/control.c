@@ -14,7 +14,6 @@
 #include "alloc/atmalloc.h"
 #include "alloc/heap.h"
 #include "alloc/policy.h"
-#include "alloc/settings.h"
 #include "alloc/syscall.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -129,7 +128,11 @@ void atm_control_fork_child(void)
 {
 	uint32_t phase = atmalloc_counters.phase, cell_cnt = atmalloc_counters.cell_cnt;
 
-	if (handover_address_bytes && hand_over(0))
+	if (!handover_address_bytes)
+		/* Pages that the child writes to anyway; the other cells are zero. */
+		memset(&atmalloc_counters, 0,
+		       offsetof(struct atm_counters, cells) + cell_cnt * sizeof(struct atm_cell));
+	else if (hand_over(0))
 		atm_os_map_over(&atmalloc_counters, ATM_COUNTERS_BYTES);
 	counters_begin(phase);
 	atmalloc_counters.cell_cnt = cell_cnt;
@@ -137,7 +140,7 @@ void atm_control_fork_child(void)
 
 /* ---- phases ---- */
 
-static void sum_up(struct atm_sums *sums)
+void atm_control_sum(struct atm_sums *sums)
 {
 	*sums = atmalloc_counters.live;
 	for (unsigned i = 0; i < atmalloc_counters.cell_cnt; i++) {
@@ -158,42 +161,11 @@ EXPORT void atmalloc_phase(unsigned phase)
 	if (phase >= ATM_PHASE_CNT)
 		return;
 	/* Summed before the marker, so that the work of it is not billed to the new phase. */
-	sum_up(&atmalloc_counters.at_phase[phase]);
+	atm_control_sum(&atmalloc_counters.at_phase[phase]);
 	atmalloc_counters.phase = phase;
 	atmalloc_counters.phases_seen |= 1u << phase;
 	/* The marker itself belongs to the phase that it ends, as the tracer bills it. */
 	atmalloc_counters.at_phase[phase].call_cnt[ATM_KIND_MADVISE_PHASE]++;
 	atmalloc_counters.at_phase[phase].error_cnt[ATM_KIND_MADVISE_PHASE]++;
 	atm_os_mark_phase(phase);
-}
-
-/* ---- settings from inside the process ---- */
-
-EXPORT int atmalloc_set_policy(const char *set)
-{
-	struct settings_error error;
-	uint32_t policy;
-	int err = settings__parse_policy(set, atmalloc_control.policy_default, &policy, &error);
-
-	if (!err)
-		__atomic_store_n(&atmalloc_control.policy, policy, __ATOMIC_RELAXED);
-	return err;
-}
-
-EXPORT size_t atmalloc_get_policy(char *buf, size_t buf_bytes)
-{
-	return settings__format_policy(atm_policy(), buf, buf_bytes);
-}
-
-EXPORT int atmalloc_set_tune(const char *list)
-{
-	struct settings_error error;
-	uint64_t tune[ATM_TUNE_CNT];
-	int err;
-
-	memcpy(tune, atmalloc_control.tune, sizeof(tune));
-	err = settings__parse_tune(list, tune, &error);
-	for (unsigned i = 0; !err && i < ATM_TUNE_CNT; i++)
-		__atomic_store_n(&atmalloc_control.tune[i], tune[i], __ATOMIC_RELAXED);
-	return err;
 }

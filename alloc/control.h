@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define ATM_ABI 1
+#define ATM_ABI 2
 #define ATM_MAGIC 0x314d54415f4d5441ull /* "ATM_ATM1" in memory order */
 
 /* The policies: X(id, name). Bit of the policy word = 1 << position. */
@@ -75,7 +75,7 @@ enum atm_tunable { ATM_TUNABLES(X) ATM_TUNE_CNT };
 enum atm_kind { ATM_KINDS(X) ATM_KIND_CNT };
 #undef X
 
-/* Decisions of the policies: X(id, name, meaning). */
+/* Decisions of the policies, and others worth a count: X(id, name, meaning). */
 #define ATM_DECISIONS(X)                                                               \
 	X(STACK_MAPPED, "stack.mapped", "stacks mapped anew")                          \
 	X(STACK_REUSED, "stack.reused", "stacks taken from the cache")                 \
@@ -86,7 +86,12 @@ enum atm_kind { ATM_KINDS(X) ATM_KIND_CNT };
 	X(COMMIT_REUSED, "commit.reused", "large requests served from a held mapping") \
 	X(COMMIT_RELEASED, "commit.released", "large mappings given back")             \
 	X(TRIM_TAKEN, "trim.taken", "releases of a free heap top")                     \
-	X(TRIM_AVOIDED, "trim.avoided", "free heap tops left below the threshold")
+	X(TRIM_AVOIDED, "trim.avoided", "free heap tops left below the threshold")     \
+	X(HEAP_GROWN, "heap.grown", "commit steps of heaps")                           \
+	X(CACHE_HIT, "cache.hit", "requests served from the page cache")               \
+	X(CACHE_MISS, "cache.miss", "requests of its sizes that it had nothing for")   \
+	X(REALLOC_IN_PLACE, "realloc.in_place", "large blocks grown where they were")  \
+	X(REALLOC_MOVED, "realloc.moved", "large blocks moved to grow")
 
 #define X(id, name, help) ATM_DECISION_##id,
 enum atm_decision { ATM_DECISIONS(X) ATM_DECISION_CNT };

@@ -204,14 +204,17 @@ size_t atm_heap_trim_all(size_t pad_bytes)
 	return (page_cnt << atm_page_shift) + atm_stack_trim();
 }
 
-void atm_heap_sums(uint64_t *committed_pages, uint64_t *used_pages, uint64_t *cnt)
+void atm_heap_sums(struct heap_sums *sums)
 {
-	*committed_pages = *used_pages = 0;
+	*sums = (struct heap_sums){0};
 	atm_lock_acquire(&heaps_lock);
-	*cnt = heap_cnt;
+	sums->heap_cnt = heap_cnt;
 	for (struct heap *heap = all_heaps; heap; heap = heap->next_heap) {
-		*committed_pages += __atomic_load_n(&heap->committed_page_cnt, __ATOMIC_RELAXED);
-		*used_pages += __atomic_load_n(&heap->used_page_cnt, __ATOMIC_RELAXED);
+		sums->committed_page_cnt += __atomic_load_n(&heap->committed_page_cnt, __ATOMIC_RELAXED);
+		sums->used_page_cnt += __atomic_load_n(&heap->used_page_cnt, __ATOMIC_RELAXED);
+		sums->held_cnt += __atomic_load_n(&heap->held.cnt, __ATOMIC_RELAXED);
+		sums->held_page_cnt += __atomic_load_n(&heap->held.page_cnt, __ATOMIC_RELAXED) +
+				       atomic_load_explicit(&heap->remote_page_cnt, memory_order_relaxed);
 	}
 	atm_lock_release(&heaps_lock);
 }

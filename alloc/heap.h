@@ -106,7 +106,7 @@ struct held_set {
 	struct large *newest, *oldest; /* the others */
 	struct large *bins[HELD_BIN_CNT];
 	uint64_t bin_map[(HELD_BIN_CNT + 63) / 64];
-	uint64_t page_cnt; /* all of it; read by other threads */
+	uint64_t page_cnt, cnt; /* all of it; read by other threads */
 };
 
 struct heap {
@@ -229,7 +229,11 @@ void atm_heap_collect(struct heap *heap);
 /* Gives back what the calling thread may touch; returns bytes given back or so. */
 size_t atm_heap_trim_all(size_t pad_bytes);
 /* Sums over all heaps; racy by nature, safe. */
-void atm_heap_sums(uint64_t *committed_pages, uint64_t *used_pages, uint64_t *heap_cnt);
+struct heap_sums {
+	uint64_t heap_cnt, committed_page_cnt, used_page_cnt;
+	uint64_t held_page_cnt, held_cnt; /* pages: with what other threads have handed over */
+};
+void atm_heap_sums(struct heap_sums *sums);
 
 /* ---- api.c ---- */
 
@@ -299,7 +303,7 @@ struct large *atm_large_find(const void *p);
 struct large *atm_large_alloc(struct heap *heap, size_t bytes, size_t align);
 /* Aborts when `large` is not in use. heap may be NULL. */
 void atm_large_free(struct heap *heap, struct large *large);
-/* New size in place or moved; returns the block's address or NULL (block unchanged). */
+/* New size in place or moved, for this heap; returns the block's address or NULL (block unchanged). */
 void *atm_large_resize(struct heap *heap, struct large *large, size_t bytes);
 /* Maps nothing new: registers [addr, addr+bytes), cut from another mapping. NULL: out of memory. */
 struct large *atm_large_adopt(void *addr, size_t bytes, enum large_state state);
@@ -386,6 +390,8 @@ size_t atm_realloc_release_all(struct heap *heap);
 void atm_control_start(void);
 void atm_control_fork_child(void);
 struct atm_cell *atm_control_cell(uint32_t heap_index);
+/* All that is counted so far. */
+void atm_control_sum(struct atm_sums *sums);
 
 /* ---- config.c ---- */
 

@@ -102,6 +102,7 @@ static void add_to_lists(struct heap *heap, struct large *large)
 
 		link_out(heap, behind);
 		atm_large_forget(behind);
+		heap->held.cnt--;
 		atm_large_extend(large, bytes);
 	}
 	if (is_ours(heap, before)) {
@@ -110,6 +111,7 @@ static void add_to_lists(struct heap *heap, struct large *large)
 		link_out(heap, before);
 		before->held_since_ms = large->held_since_ms;
 		atm_large_forget(large);
+		heap->held.cnt--;
 		atm_large_extend(before, bytes);
 		large = before;
 	}
@@ -132,11 +134,13 @@ void atm_held_add(struct heap *heap, struct large *large)
 		join_last(heap);
 	heap->held.last = large;
 	heap->held.page_cnt += pages_of(large);
+	heap->held.cnt++;
 }
 
 void atm_held_remove(struct heap *heap, struct large *large)
 {
 	heap->held.page_cnt -= pages_of(large);
+	heap->held.cnt--;
 	if (LIKELY(large == heap->held.last))
 		heap->held.last = NULL;
 	else
@@ -200,4 +204,5 @@ void atm_held_take(struct heap *heap, struct large *large, size_t bytes)
 	rest->held_since_ms = large->held_since_ms;
 	link_in(heap, rest, older);
 	heap->held.page_cnt += pages_of(rest);
+	heap->held.cnt++;
 }

@@ -41,17 +41,23 @@ EXPORT int mallopt(int param, int value)
 	}
 }
 
+static size_t left_of(size_t all, size_t part)
+{
+	return all > part ? all - part : 0;
+}
+
 EXPORT struct mallinfo2 mallinfo2(void)
 {
 	struct mallinfo2 info = {0};
-	uint64_t committed_pages, used_pages, heap_cnt;
+	struct heap_sums sums;
 
-	atm_heap_sums(&committed_pages, &used_pages, &heap_cnt);
-	info.arena = committed_pages * atm_page_bytes;
-	info.uordblks = used_pages * atm_page_bytes;
-	info.fordblks = (committed_pages - used_pages) * atm_page_bytes;
-	info.hblks = atm_large_cnt();
-	info.hblkhd = atm_large_bytes();
+	atm_heap_sums(&sums);
+	info.arena = sums.committed_page_cnt * atm_page_bytes;
+	info.uordblks = sums.used_page_cnt * atm_page_bytes;
+	info.fordblks = left_of(info.arena, info.uordblks);
+	/* In use: what policy commit holds is free. Other threads may change the one before the other is read. */
+	info.hblks = left_of(atm_large_cnt(), sums.held_cnt);
+	info.hblkhd = left_of(atm_large_bytes(), sums.held_page_cnt * atm_page_bytes);
 	info.keepcost = info.fordblks;
 	return info;
 }
@@ -77,15 +83,15 @@ EXPORT struct mallinfo mallinfo(void)
 EXPORT int malloc_info(int options, FILE *stream)
 {
 	struct mallinfo2 info = mallinfo2();
-	uint64_t committed_pages, used_pages, heap_cnt;
+	struct heap_sums sums;
 
 	if (options != 0)
 		return EINVAL;
-	atm_heap_sums(&committed_pages, &used_pages, &heap_cnt);
+	atm_heap_sums(&sums);
 	return fprintf(stream,
 		       "<malloc version=\"atmalloc-1\">\n<heaps count=\"%llu\" committed=\"%zu\" used=\"%zu\"/>\n"
 		       "<mmap count=\"%zu\" size=\"%zu\"/>\n</malloc>\n",
-		       (unsigned long long)heap_cnt, info.arena, info.uordblks, info.hblks, info.hblkhd) < 0
+		       (unsigned long long)sums.heap_cnt, info.arena, info.uordblks, info.hblks, info.hblkhd) < 0
 		       ? errno
 		       : 0;
 }

@@ -10,6 +10,7 @@
 #include "alloc/lock.h"
 #include "alloc/meta.h"
 #include "alloc/policy.h"
+#include "alloc/probe.h"
 
 /* Three levels over the 35 bits of a 4 KiB page number. */
 #define LEAF_BITS 11
@@ -315,17 +316,12 @@ static void *grow_by_remap(struct large *large, size_t map_bytes, bool may_move)
 	return map_bytes == old_bytes ? NULL : addr;
 }
 
-void *atm_large_resize(struct heap *heap, struct large *large, size_t bytes)
+/* Where the block then is; NULL: out of memory, block unchanged. */
+static void *grow(struct heap *heap, struct large *large, size_t bytes, size_t map_bytes)
 {
-	size_t map_bytes = atm_page_round(bytes);
 	void *addr = large->addr, *moved;
 
-	large->is_zero = false;
-	if (map_bytes < large->map_bytes) {
-		atm_realloc_shrink(heap, large, bytes);
-		return addr;
-	}
-	if (map_bytes == large->map_bytes || (heap && atm_realloc_absorb(heap, large, map_bytes)))
+	if (atm_realloc_absorb(heap, large, map_bytes))
 		return addr;
 	if (atm_tune(ATM_TUNE_GROW) == 0) {
 		moved = grow_by_remap(large, map_bytes, true);
@@ -336,6 +332,26 @@ void *atm_large_resize(struct heap *heap, struct large *large, size_t bytes)
 		return addr;
 	}
 	return move_by_copy(heap, large, bytes);
+}
+
+void *atm_large_resize(struct heap *heap, struct large *large, size_t bytes)
+{
+	size_t map_bytes = atm_page_round(bytes);
+	void *addr = large->addr, *moved;
+
+	large->is_zero = false;
+	if (map_bytes == large->map_bytes)
+		return addr;
+	if (map_bytes < large->map_bytes) {
+		atm_realloc_shrink(heap, large, bytes);
+		return addr;
+	}
+	moved = grow(heap, large, bytes, map_bytes);
+	if (moved == addr)
+		ATM_DECIDED(heap, REALLOC_IN_PLACE, realloc__in_place, addr, map_bytes);
+	else if (moved)
+		ATM_DECIDED(heap, REALLOC_MOVED, realloc__moved, moved, map_bytes);
+	return moved;
 }
 
 uint64_t atm_large_cnt(void)

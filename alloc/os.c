@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "alloc/policy.h"
+#include "alloc/probe.h"
 #include "alloc/syscall.h"
 
 size_t atm_page_bytes;
@@ -88,6 +89,7 @@ int atm_os_guard(void *addr, size_t bytes)
 
 int atm_os_release(void *addr, size_t bytes)
 {
+	ATM_PROBE(decommit, addr, bytes);
 	return (int)counted(ATM_KIND_MADVISE_DONTNEED,
 			    atm_syscall(SYS_madvise, (long)addr, (long)bytes, MADV_DONTNEED, 0, 0, 0));
 }

@@ -9,6 +9,7 @@
 
 #include "alloc/heap.h"
 #include "alloc/policy.h"
+#include "alloc/probe.h"
 
 /*
  * The clock is read at every so many frees at least. A mapping freed in between
@@ -76,7 +77,7 @@ static uint64_t pages_of(const struct large *large)
 
 static void unmap(struct heap *heap, struct large *large)
 {
-	heap->cell->decision_cnt[ATM_DECISION_COMMIT_RELEASED]++;
+	ATM_DECIDED(heap, COMMIT_RELEASED, commit__released, large->addr, large->map_bytes);
 	atm_large_unmap(large);
 }
 
@@ -109,7 +110,7 @@ struct large *atm_commit_take(struct heap *heap, size_t bytes, size_t align)
 	if (LIKELY(large)) {
 		atm_held_take(heap, large, bytes);
 		atomic_store_explicit(&large->state, LARGE_USED, memory_order_relaxed);
-		heap->cell->decision_cnt[ATM_DECISION_COMMIT_REUSED]++;
+		ATM_DECIDED(heap, COMMIT_REUSED, commit__reused, large->addr, bytes);
 	}
 	if (heap->held.page_cnt)
 		release_expired(heap);
@@ -122,7 +123,7 @@ struct large *atm_commit_take_at(struct heap *heap, const void *addr, size_t byt
 
 	if (large && large->map_bytes >= bytes) {
 		atm_held_take(heap, large, bytes);
-		heap->cell->decision_cnt[ATM_DECISION_COMMIT_REUSED]++;
+		ATM_DECIDED(heap, COMMIT_REUSED, commit__reused, large->addr, bytes);
 		return large;
 	}
 	if (large && makes_room)
@@ -135,7 +136,7 @@ static void hold(struct heap *heap, struct large *large, uint64_t since_ms)
 {
 	large->held_since_ms = since_ms;
 	atomic_store_explicit(&large->state, LARGE_HELD, memory_order_relaxed);
-	heap->cell->decision_cnt[ATM_DECISION_COMMIT_HELD]++;
+	ATM_DECIDED(heap, COMMIT_HELD, commit__held, large->addr, large->map_bytes);
 	atm_held_add(heap, large);
 }
 
@@ -190,7 +191,7 @@ void atm_commit_put_remote(struct large *large)
 							memory_order_relaxed));
 	return;
 unmap:
-	atm_count_decision(ATM_DECISION_COMMIT_RELEASED);
+	ATM_DECIDED_GLOBAL(COMMIT_RELEASED, commit__released, large->addr, large->map_bytes);
 	atm_large_unmap(large);
 }
 

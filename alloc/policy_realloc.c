@@ -9,6 +9,7 @@
 
 #include "alloc/heap.h"
 #include "alloc/policy.h"
+#include "alloc/probe.h"
 
 static size_t tail_pages(const struct large *tail)
 {
@@ -42,7 +43,7 @@ static bool unmap_tail(struct heap *heap, struct large *large, size_t keep_bytes
 		return false; /* the map count is at its limit: the block stays as it was */
 	atm_large_cut(large, keep_bytes);
 	if (heap)
-		heap->cell->decision_cnt[ATM_DECISION_REALLOC_UNMAPPED]++;
+		ATM_DECIDED(heap, REALLOC_UNMAPPED, realloc__unmapped, large->addr, keep_bytes);
 	return true;
 }
 
@@ -56,7 +57,7 @@ static bool cache_tail(struct heap *heap, struct large *large, size_t keep_bytes
 		return false;
 	atm_large_cut(large, keep_bytes);
 	tail->heap = heap;
-	heap->cell->decision_cnt[ATM_DECISION_REALLOC_CACHED]++;
+	ATM_DECIDED(heap, REALLOC_CACHED, realloc__cached, tail->addr, bytes);
 	if (bytes >> atm_page_shift <= PAGE_CACHE_PAGES)
 		tail_add(heap, tail);
 	else
@@ -74,7 +75,7 @@ void atm_realloc_shrink(struct heap *heap, struct large *large, size_t bytes)
 	}
 	if (bytes > old_bytes / 2 && old_bytes - keep_bytes <= atm_tune(ATM_TUNE_REALLOC_KEEP)) {
 		if (heap)
-			heap->cell->decision_cnt[ATM_DECISION_REALLOC_KEPT]++;
+			ATM_DECIDED(heap, REALLOC_KEPT, realloc__kept, large->addr, old_bytes);
 		return;
 	}
 	unmap_tail(heap, large, keep_bytes);

@@ -11,6 +11,7 @@
 
 #include "alloc/os.h"
 #include "alloc/policy.h"
+#include "alloc/probe.h"
 #include "alloc/stack.h"
 
 int atm_stack_map(size_t bytes, size_t guard_bytes, void **addr)
@@ -34,6 +35,6 @@ int atm_stack_map(size_t bytes, size_t guard_bytes, void **addr)
 		atm_os_unmap(base, bytes);
 		return err;
 	}
-	atm_count_decision(ATM_DECISION_STACK_MAPPED);
+	ATM_DECIDED_GLOBAL(STACK_MAPPED, stack__mapped, base, bytes);
 	return 0;
 }

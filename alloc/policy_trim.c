@@ -6,6 +6,7 @@
  */
 #include "alloc/heap.h"
 #include "alloc/policy.h"
+#include "alloc/probe.h"
 
 #define TRIM_THRESHOLD_MIN_BYTES ((size_t)128 << 10)
 #define TRIM_THRESHOLD_MAX_BYTES ((size_t)64 << 20)
@@ -37,10 +38,10 @@ void atm_trim_top(struct heap *heap, struct segment *segment)
 	if (free_bytes == 0)
 		return;
 	if (!atm_trim_is_worth(heap, free_bytes)) {
-		heap->cell->decision_cnt[ATM_DECISION_TRIM_AVOIDED]++;
+		ATM_DECIDED(heap, TRIM_AVOIDED, trim__avoided, segment, free_bytes);
 		return;
 	}
-	heap->cell->decision_cnt[ATM_DECISION_TRIM_TAKEN]++;
+	ATM_DECIDED(heap, TRIM_TAKEN, trim__taken, segment, free_bytes);
 	/* Locked pages cannot be given back: they then stay dirty, nothing else changes. */
 	if (atm_os_release(atm_page_addr(segment, segment->top_page), free_bytes) == 0)
 		segment->dirty_page = segment->top_page;

@@ -9,6 +9,7 @@
 
 #include "alloc/heap.h"
 #include "alloc/policy.h"
+#include "alloc/probe.h"
 
 uint64_t atm_segment_map[(1ull << (ADDRESS_BITS - SEGMENT_SHIFT)) / 64];
 
@@ -196,6 +197,8 @@ static int segment_commit(struct heap *heap, struct segment *segment, uint32_t u
 	}
 	if (err)
 		return err;
+	ATM_DECIDED(heap, HEAP_GROWN, heap__grown, atm_page_addr(segment, have),
+		    (size_t)(want - have) << atm_page_shift);
 	segment->committed_page = want;
 	heap->committed_page_cnt += want - have;
 	return 0;
@@ -359,8 +362,11 @@ struct page_run *atm_run_alloc(struct heap *heap, uint32_t page_cnt, enum run_ki
 		heap->quick[page_cnt] = run->next;
 		heap->quick_page_cnt -= page_cnt;
 		run_init(segment, atm_run_page(segment, run), page_cnt, kind);
+		ATM_DECIDED(heap, CACHE_HIT, cache__hit, atm_run_addr(run), *dirty_bytes);
 		goto out;
 	}
+	if (page_cnt <= QUICK_PAGES_MAX)
+		ATM_DECIDED(heap, CACHE_MISS, cache__miss, NULL, *dirty_bytes);
 	run = alloc_from_bins(heap, page_cnt, kind);
 	if (!run)
 		run = alloc_from_any_top(heap, page_cnt, kind, dirty_bytes);

@@ -29,6 +29,7 @@
 #include "alloc/meta.h"
 #include "alloc/os.h"
 #include "alloc/policy.h"
+#include "alloc/probe.h"
 #include "alloc/syscall.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -348,7 +349,7 @@ static struct stack *take_stack(const struct shape *shape)
 	atm_lock_release(&lock);
 	if (!stack)
 		return map_stack(record, shape);
-	atm_count_decision(ATM_DECISION_STACK_REUSED);
+	ATM_DECIDED_GLOBAL(STACK_REUSED, stack__reused, stack->base, stack->map_bytes);
 	return stack;
 }
 
@@ -359,6 +360,16 @@ size_t atm_stack_trim(void)
 	atm_lock_acquire(&lock);
 	collect_gone();
 	bytes = shrink_cache(0);
+	atm_lock_release(&lock);
+	return bytes;
+}
+
+size_t atm_stack_cached_bytes(void)
+{
+	size_t bytes;
+
+	atm_lock_acquire(&lock);
+	bytes = cached.bytes + leaving.bytes;
 	atm_lock_release(&lock);
 	return bytes;
 }

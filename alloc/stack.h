@@ -14,6 +14,9 @@
  */
 size_t atm_stack_trim(void);
 
+/* Bytes mapped for stacks that no thread uses. Thread-safe. */
+size_t atm_stack_cached_bytes(void);
+
 /*
  * To be called around fork, in any order among the modules: no other lock of
  * the allocator is taken while the one of this module is held.

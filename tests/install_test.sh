@@ -24,7 +24,8 @@ if command -v pkg-config >/dev/null; then
 		#include <atmalloc.h>
 		int main(void)
 		{
-			return atmalloc_set_policy("none");
+			uint64_t value = 0;
+			return atmalloc_set_policy("none") || atmalloc_get_counter("heaps", &value) || value != 0;
 		}
 	C
 	export PKG_CONFIG_PATH="$dir/usr/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$dir"
@@ -32,6 +33,37 @@ if command -v pkg-config >/dev/null; then
 	"${CC:-gcc}" -I"$dir/usr/include" "$dir/user.c" $(pkg-config --cflags --libs atmalloc) -o "$dir/user" &&
 		LD_LIBRARY_PATH="$dir/usr/lib/alloctrace" "$dir/user"
 	result 'installed atmalloc.pc' $? 'a program cannot be built with it, or does not run'
+	if command -v "${CXX:-g++}" >/dev/null; then
+		cat >"$dir/user.cc" <<-'CC'
+			#include <atmalloc.h>
+			#include <cstring>
+			#include <memory>
+			#include <vector>
+			int main()
+			{
+				char policy[64];
+				std::uint64_t before, after;
+				if (atmalloc_set_policy("-commit") || atmalloc_get_policy(policy, sizeof(policy)) != 18 ||
+				    std::strcmp(policy, "stack,realloc,trim") != 0)
+					return 1;
+				if (atmalloc_get_counter("malloc.1024", &before))
+					return 2;
+				for (int i = 0; i < 101; i++)
+					std::make_unique<std::vector<char>>(1000)->at(999) = 1;
+				if (atmalloc_get_counter("malloc.1024", &after) || after - before != 101)
+					return 3;
+				std::vector<std::uint64_t> values(atmalloc_read_counters(nullptr, 0));
+				return atmalloc_read_counters(values.data(), values.size()) != values.size();
+			}
+		CC
+		# shellcheck disable=SC2046
+		"${CXX:-g++}" -std=c++17 -I"$dir/usr/include" "$dir/user.cc" \
+			$(pkg-config --cflags --libs atmalloc) -o "$dir/cxx" &&
+			LD_LIBRARY_PATH="$dir/usr/lib/alloctrace" "$dir/cxx"
+		result 'installed atmalloc.h in C++' $? "exit status $?"
+	else
+		echo "skip installed atmalloc.h in C++: ${CXX:-g++} is not installed"
+	fi
 else
 	echo 'skip installed atmalloc.pc: pkg-config is not installed'
 fi

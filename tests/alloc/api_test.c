@@ -359,8 +359,12 @@ static void side_entries(void **state)
 	(void)state;
 	after = mallinfo2();
 	assert_int_equal(after.hblks, before.hblks + 1);
-	assert_int_equal(after.hblkhd, before.hblkhd + (64 << 20));
+	/* A mapping that was kept from an earlier block may be a sixteenth longer. */
+	assert_in_range(after.hblkhd - before.hblkhd, 64 << 20, 68 << 20);
 	free(p);
+	after = mallinfo2();
+	assert_int_equal(after.hblks, before.hblks);
+	assert_int_equal(after.hblkhd, before.hblkhd);
 	assert_int_equal(mallopt(M_MMAP_THRESHOLD, 1 << 20), 1);
 	assert_int_equal(mallopt(4711, 1), 0);
 	assert_int_equal(malloc_info(1, stream), EINVAL);
