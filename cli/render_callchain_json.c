@@ -38,7 +38,7 @@ static json_t *path_object(const struct callchains *chains, const struct callcha
 	if (path->tid)
 		json_object_set_new(object, "tid", json_integer(path->tid));
 	json_object_set_new(object, "calls", number(path->call_cnt));
-	json_object_set_new(object, "sum_ns", number(path->sum_ns));
+	json_object_set_new(object, "kernel_ns", number(path->sum_ns));
 	json_object_set_new(object, "bytes", number(path->bytes));
 	json_object_set_new(object, "origin", json_string(callchain__origin_name(chain->origin)));
 	json_object_set_new(object, "end", json_string(callchain__end_name(chain->end)));
