@@ -374,7 +374,7 @@ static __always_inline bool step_go(struct walk *walk)
 	    !read_word(walk, g + go->sched_pc, &ip))
 		return walk_ends(walk, AT_END_STACK);
 	walk->ip = ip;
-	walk->is_return = 1;
+	walk->is_return = 0; /* it is the start of runtime.systemstack_switch */
 	return ip ? true : walk_ends(walk, AT_END_OUTERMOST);
 }
 

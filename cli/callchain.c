@@ -74,6 +74,23 @@ const char *callchain__end(const struct callchains *chains, const struct callcha
 	return buf;
 }
 
+/* The Go runtime's layer above the system, and its heap. */
+static bool is_go_allocator_function(const char *name)
+{
+	static const char *const starts[] = {"(*mheap)",    "(*pageAlloc)",  "mallocgc",  "persistentalloc",
+					     "mmap",        "munmap",        "madvise",   "sysAlloc",
+					     "sysReserve",  "sysMap",        "sysUnused", "sysUsed",
+					     "sysHugePage", "sysNoHugePage", "sysFree",   "sysFault"};
+	static const char package[] = "runtime.";
+
+	if (strncmp(name, package, sizeof(package) - 1) != 0)
+		return false;
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+		if (strncmp(name + sizeof(package) - 1, starts[i], strlen(starts[i])) == 0)
+			return true;
+	return false;
+}
+
 /* Functions of C and C++ that ask an allocator for memory or give it back. */
 static bool is_allocator_function(const char *name)
 {
@@ -104,8 +121,7 @@ static bool is_allocator_function(const char *name)
 			return true;
 	return strncmp(name, "operator new", 12) == 0 || strncmp(name, "operator delete", 15) == 0 ||
 	       strncmp(name, "__rust_alloc", 12) == 0 || strncmp(name, "__rdl_", 6) == 0 ||
-	       strncmp(name, "runtime.(*mheap)", 16) == 0 || strncmp(name, "runtime.(*pageAlloc)", 20) == 0 ||
-	       strncmp(name, "runtime.mallocgc", 16) == 0 || strncmp(name, "runtime.persistentalloc", 23) == 0;
+	       is_go_allocator_function(name);
 }
 
 static bool is_allocator_module(const char *module)

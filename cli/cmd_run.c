@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/callchain_output.h"
 #include "cli/cmd.h"
 #include "cli/expect.h"
 #include "cli/ledger.h"
@@ -13,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/preload.h"
 #include "cli/render.h"
+#include "cli/render_callchain.h"
 #include "cli/saved.h"
 #include "cli/session.h"
 
@@ -31,6 +33,8 @@ enum {
 	OPT_SAVE,
 	OPT_CALLCHAIN,
 	OPT_EXPECT,
+	OPT_FOLDED,
+	OPT_PPROF,
 };
 
 struct run_opts {
@@ -39,7 +43,7 @@ struct run_opts {
 	enum color color;
 	int tier;
 	unsigned ledgers; /* LEDGER_* */
-	enum callchain_mode callchains;
+	struct callchain_output callchain;
 	enum slot_mode slot_mode;
 	bool is_command; /* after --, not a scenario */
 	char **words;    /* scenario or command, and its arguments */
@@ -61,7 +65,7 @@ static const struct argp_option options[] = {
 	 "bundled, system, jemalloc, mimalloc, tcmalloc, or a library's path (default: bundled)", 0},
 	{"no-follow", OPT_NO_FOLLOW, NULL, 0, "Only the command's own process, not its children", 0},
 	{"user", OPT_USER, "USER", 0, "Run the command as USER (default: you, also under sudo)", 0},
-	{"callchain", OPT_CALLCHAIN, NULL, 0, "Which code paths made the calls, and their kernel time", 1},
+	CALLCHAIN_OUTPUT_OPTIONS(OPT_CALLCHAIN, OPT_FOLDED, OPT_PPROF, 1),
 	{"json", 'j', NULL, 0, "Report as JSON", 1},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stderr)", 1},
 	{"save", OPT_SAVE, "FILE", 0, "Save all that was measured, for 'alloctrace report'", 1},
@@ -110,7 +114,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_SAVE: opts->save = arg; return 0;
 	case OPT_EXPECT: return expect__add(&opts->expects, arg) ? OPTIONS_SAID : 0;
 	case OPT_BPF_STATS: opts->is_measuring_bpf = true; return 0;
-	case OPT_CALLCHAIN: opts->callchains = CALLCHAINS_ON; return 0;
+	case OPT_CALLCHAIN: opts->callchain.is_asked = true; return 0;
+	case OPT_FOLDED: opts->callchain.folded = arg; return 0;
+	case OPT_PPROF: opts->callchain.pprof = arg; return 0;
 	case OPT_NO_LEDGERS: opts->ledgers = 0; return 0;
 	case OPT_LEDGERS:
 		if (ledger__parse(arg, &opts->ledgers))
@@ -152,8 +158,12 @@ static int render(FILE *out, const void *data)
 	const struct run *run = data;
 	struct render_opts opts = {.has_color = output__wants_color(&run->output, run->opts.color)};
 
-	return run->opts.is_json ? render__json(out, run->measured.profile)
-				 : render__table(out, run->measured.profile, &opts);
+	int err = run->opts.is_json ? render__json(out, run->measured.profile)
+				    : render__table(out, run->measured.profile, &opts);
+
+	if (!err && !run->opts.is_json && run->opts.callchain.is_asked)
+		err = render_callchain__tree(out, run->measured.profile);
+	return err;
 }
 
 static int prepare(struct run *run)
@@ -165,7 +175,7 @@ static int prepare(struct run *run)
 		.is_measuring_bpf = opts->is_measuring_bpf,
 		.tier = opts->tier,
 		.ledgers = opts->ledgers,
-		.callchains = opts->callchains,
+		.callchains = callchain_output__mode(&opts->callchain),
 		.slot_mode = opts->slot_mode,
 	};
 	struct session_config config = {
@@ -185,6 +195,8 @@ static int prepare(struct run *run)
 		status = session__choose_tier(&run->session);
 	if (!status && opts->save)
 		status = saved__check(opts->save);
+	if (!status)
+		status = callchain_output__open(&run->opts.callchain);
 	return status ? status : output__open(&run->output, opts->output);
 }
 
@@ -210,6 +222,8 @@ int cmd_run(int argc, char **argv)
 	}
 	if (has_report)
 		status = output__write(&run.output, render, &run);
+	if (has_report && !status)
+		status = callchain_output__write(&run.opts.callchain, run.measured.profile);
 	if (has_report && run.opts.save && saved__write_profile(run.opts.save, run.measured.profile))
 		status = AT_EXIT_OWN;
 	if (has_report)

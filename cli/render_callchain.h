@@ -10,6 +10,9 @@
 
 /* For people: a tree a class, from the outermost caller inwards, worst first. 0 or -ENOMEM. */
 int render_callchain__tree(FILE *out, const struct profile *profile);
+/* For output__write: data is a struct profile. 0 or -ENOMEM. */
+int render_callchain__folded(FILE *out, const void *data);
+int render_callchain__pprof(FILE *out, const void *data);
 /* The key "callchains" of the JSON document. NULL when out of memory. */
 json_t *render_callchain__json(const struct profile *profile);
 

@@ -11,7 +11,6 @@
 #include "alloc/settings.h"
 #include "cli/format.h"
 #include "cli/render.h"
-#include "cli/render_callchain.h"
 #include "cli/render_processes.h"
 
 /* Width of the label column of all lines outside the table. */
@@ -451,7 +450,7 @@ int render__table(FILE *out, const struct profile *profile, const struct render_
 		print_check(&table);
 	print_cost(&table);
 	free(total);
-	return profile->callchains ? render_callchain__tree(out, profile) : 0;
+	return 0;
 }
 
 int render__interval_table(FILE *out, const struct profile *part, const struct render_opts *opts, uint64_t from_ns,

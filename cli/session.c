@@ -99,6 +99,18 @@ static int prepare_allocator(struct session *session, struct session_run *run)
 	return preload__set(&run->environment, library);
 }
 
+/* Callchains are made in the kernel, or not at all. */
+static int check_callchains(const struct session *session)
+{
+	char advice[256];
+
+	if (session->opts.callchains == CALLCHAINS_NONE || session->tier >= 1)
+		return 0;
+	feature__advice(&session->features, session->tier, advice, sizeof(advice));
+	msg__error("callchains need kernel tracing, tier 1%s%s", advice[0] ? ": " : "", advice);
+	return AT_EXIT_OWN;
+}
+
 int session__choose_tier(struct session *session)
 {
 	int wanted = session->opts.tier;
@@ -108,7 +120,7 @@ int session__choose_tier(struct session *session)
 	session->tier = session->features.best_tier;
 	msg__info("tier %d can be had here", session->tier);
 	if (wanted == SESSION_TIER_BEST)
-		return 0;
+		return check_callchains(session);
 	if (wanted > session->tier) {
 		feature__advice(&session->features, session->tier, advice, sizeof(advice));
 		msg__error("tier %d cannot be had here, %d can%s%s", wanted, session->tier, advice[0] ? ": " : "",
@@ -116,7 +128,7 @@ int session__choose_tier(struct session *session)
 		return AT_EXIT_OWN;
 	}
 	session->tier = wanted;
-	return 0;
+	return check_callchains(session);
 }
 
 /* Without the counters there is still the tracer: a failure is not the end. */

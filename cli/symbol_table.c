@@ -87,7 +87,7 @@ static void add_elf_symbol(struct symbol_table *table, const struct elf_image *i
 		symbol.end = section_end(image, from);
 	}
 	/* Of aliases: functions, those with a size, global ones, names without leading underscores. */
-	symbol.rank = (type != STT_NOTYPE ? 8 : 0) + (from->st_size ? 4 : 0) + (bind == STB_GLOBAL ? 2 : 0) +
+	symbol.rank = (type != STT_NOTYPE ? 8 : 0) + (from->st_size ? 4 : 0) + (bind != STB_LOCAL ? 2 : 0) +
 		      (name[0] != '_' ? 1 : 0);
 	if (symbol.end > symbol.start)
 		add_symbol(table, &symbol);
@@ -145,6 +145,9 @@ static int compare_symbols(const void *a, const void *b)
 		return x->start < y->start ? -1 : 1;
 	if (x->rank != y->rank)
 		return x->rank < y->rank ? -1 : 1;
+	/* The last one stays: the shortest name, which is that in the manual. */
+	if (strlen(x->name) != strlen(y->name))
+		return strlen(x->name) < strlen(y->name) ? 1 : -1;
 	return strcmp(y->name, x->name);
 }
 

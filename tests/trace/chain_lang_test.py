@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+# timeout: 300
+"""Callchains through other languages, through binaries without symbols or names of their own, and files for other tools.
+
+Go with and without a symbol table, Rust, Python's C code, generated code. Then where the names come from: stripped
+programs, separate debug files by build id and by debuglink, with a wrong CRC, replaced and deleted binaries.
+"""
+import collections
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+from measure import ALLOCTRACE, OUT, Results, expect
+
+CALLS = 13
+CLASS = "madvise.nohugepage"
+
+
+def report(command, *options, cwd=None, timeout=100):
+    with tempfile.NamedTemporaryFile(prefix="alloctrace-test-") as out:
+        words = [os.path.abspath(ALLOCTRACE), "run", "--allocator=system", "--callchain", "--json", "--output", out.name,
+                 *options, "--", *command]
+        done = subprocess.run(words, capture_output=True, timeout=timeout, check=False, cwd=cwd)
+        expect(done.returncode == 0, f"{' '.join(command)}: status {done.returncode}: {done.stderr!r}")
+        return json.loads(out.read())
+
+
+def paths(profile, name):
+    """(functions from the outermost, frames from the outermost, path) of a class."""
+    chains = profile["callchains"]
+    result = []
+    for path in chains["paths"]:
+        if path["class"] == name:
+            frames = [chains["frames"][number] for number in path["frames"]][::-1]
+            result.append(([frame.get("function", "?") for frame in frames], frames, path))
+    return result
+
+
+def follows(names, wanted):
+    """The wanted functions are there in this order, others may lie between."""
+    left = iter(names)
+    return all(any(name == want for name in left) for want in wanted)
+
+
+GO = """
+package main
+
+import "syscall"
+
+var page []byte
+var sink []byte
+
+//go:noinline
+func goInner() {
+	for i := 0; i < 13; i++ {
+		syscall.Madvise(page, 15)
+	}
+}
+
+//go:noinline
+func goMiddle(depth int) {
+	if depth > 0 {
+		goMiddle(depth - 1)
+	} else {
+		goInner()
+	}
+	sink = nil
+}
+
+//go:noinline
+func goAllocate() {
+	for i := 0; i < 13; i++ {
+		sink = make([]byte, 64<<20)
+	}
+}
+
+func main() {
+	page, _ = syscall.Mmap(-1, 0, 4096, 3, 0x22)
+	goMiddle(7)
+	done := make(chan bool)
+	go func() { goMiddle(3); done <- true }()
+	<-done
+	goAllocate()
+}
+"""
+
+
+def check_go(folder, name, *flags):
+    source, program = f"{folder}/{name}.go", f"{folder}/{name}"
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(GO)
+    env = {**os.environ, "HOME": folder, "GOCACHE": f"{folder}/cache", "GO111MODULE": "off"}
+    subprocess.run(["go", "build", *flags, "-o", program, source], env=env, check=True, capture_output=True)
+    profile = report([program])
+    depths = collections.Counter()
+    for names, _, path in paths(profile, CLASS):
+        depths[names.count("main.goMiddle")] += path["calls"]
+        expect(names[0] == "runtime.goexit" and path["end"] == "outermost", f"{names} ends with {path['end']}")
+        outer = "main.main" if names.count("main.goMiddle") == 8 else "main.main.func1"
+        expect(follows(names, [outer, "main.goMiddle", "main.goInner", "syscall.Madvise"]), f"{names}")
+    expect(depths == {8: CALLS, 4: CALLS}, f"calls by depth of the recursion: {depths}")
+    # Go maps memory on a stack of its own: the chain leads back to the function that asked for it.
+    asked = [path for kind in ("mmap.anon", "mmap.reserve", "mmap.fixed") for names, _, path in paths(profile, kind)
+             if follows(names, ["runtime.goexit", "main.main", "main.goAllocate", "runtime.mallocgc"])]
+    expect(asked and all(path["origin"] == "allocator" for path in asked), f"of main.goAllocate: {asked}")
+    for path in profile["callchains"]["paths"]:
+        names = [profile["callchains"]["frames"][number].get("function", "?") for number in path["frames"]]
+        if "runtime.systemstack" in names:
+            after = names[names.index("runtime.systemstack") + 1:]
+            expect(not after or after[0] == "runtime.systemstack_switch", f"systemstack is called by {after[:1]}")
+
+
+RUST = """
+use std::os::raw::{c_int, c_void};
+extern "C" {
+    fn mmap(a: *mut c_void, b: usize, c: c_int, d: c_int, e: c_int, f: i64) -> *mut c_void;
+    fn madvise(a: *mut c_void, b: usize, c: c_int) -> c_int;
+}
+mod inner_module {
+    #[inline(never)]
+    pub fn rust_inner(page: *mut super::c_void, cnt: &mut i32) {
+        for _ in 0..13 {
+            *cnt += unsafe { super::madvise(page, 4096, 15) };
+        }
+    }
+}
+struct Shape;
+trait Area { fn rust_method(&self, page: *mut c_void, cnt: &mut i32); }
+impl Area for Shape {
+    #[inline(never)]
+    fn rust_method(&self, page: *mut c_void, cnt: &mut i32) { inner_module::rust_inner(page, cnt); *cnt += 1; }
+}
+fn main() {
+    let page = unsafe { mmap(std::ptr::null_mut(), 4096, 3, 0x22, -1, 0) };
+    let mut cnt = 0;
+    Shape.rust_method(page, &mut cnt);
+    println!("{}", cnt);
+}
+"""
+
+
+def check_rust(folder):
+    with open(f"{folder}/chain.rs", "w", encoding="utf-8") as file:
+        file.write(RUST)
+    subprocess.run(["rustc", "-O", "-o", f"{folder}/chain_rust", f"{folder}/chain.rs"], check=True, capture_output=True)
+    found = paths(report([f"{folder}/chain_rust"]), CLASS)
+    expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{found}")
+    for names, _, path in found:
+        expect(path["end"] == "outermost" and
+               follows(names, ["main", "<chain::Shape as chain::Area>::rust_method", "chain::inner_module::rust_inner"]),
+               f"{names} ends with {path['end']}")
+
+
+def check_python():
+    """The interpreter, its loop, and a module in C."""
+    profile = report(["python3", "-c", "import mmap\nfor i in range(13): mmap.mmap(-1, 7 * 4096)"])
+    found = paths(profile, "mmap.anon")
+    direct = [(names, path) for names, _, path in found
+              if path["bytes"] == path["calls"] * 7 * 4096 and follows(names, ["PyEval_EvalCode", "mmap"])]
+    expect(sum(path["calls"] for _, path in direct) == CALLS, f"{[names for names, _, _ in found]}")
+    for names, path in direct:
+        expect(path["end"] == "outermost" and path["origin"] == "program" and
+               follows(names, ["Py_BytesMain", "Py_RunMain", "PyEval_EvalCode", "mmap"]), f"{names}: {path}")
+
+
+def check_generated(folder):
+    """What is guessed says so, and what has no name gets none."""
+    source = f"{folder}/Chain.java"
+    with open(source, "w", encoding="utf-8") as file:
+        file.write("public class Chain { static long sum; public static void main(String[] a) {"
+                   " for (int i = 0; i < 300000; i++) sum += java.nio.ByteBuffer.allocateDirect(64).capacity(); } }")
+    subprocess.run(["javac", "-d", folder, source], check=True, capture_output=True)
+    profile = report(["java", "-Xmx64m", "-cp", folder, "Chain"])
+    frames, guessed = profile["callchains"]["frames"], 0
+    for path in profile["callchains"]["paths"]:
+        chain = [frames[number] for number in path["frames"]]
+        first = next((i for i, frame in enumerate(chain) if "module" not in frame), None)
+        if first is not None:
+            expect("function" not in chain[first], f"generated code has a name: {chain[first]}")
+            # The caller of generated code is known by a guess only.
+            if first + 1 < len(chain):
+                guessed += 1
+                expect(path.get("guess_from", len(chain)) <= first + 1, f"no guess in {path}")
+    expect(guessed > 0, "no chain went through generated code")
+
+
+def build(folder, name, *options):
+    program = f"{folder}/{name}"
+    subprocess.run([shutil.which("cc") or "gcc", "-O2", "-g", "-D_GNU_SOURCE", "-Wl,--build-id", "tests/trace/chain_calls.c",
+                    "-o", program, "-pthread", "-ldl", "-I.", *options], check=True)
+    return program
+
+
+WANTED = ["main", "plain", "middle", "inner", "advise"]
+
+
+def check_names(program, is_named, *, deleted=False, has_lines=None, cwd=None):
+    found = paths(report([program, "plain"], cwd=cwd), CLASS)
+    expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{found}")
+    for names, frames, path in found:
+        expect(path["end"] == "outermost", f"{names} ends with {path['end']}")
+        expect(follows(names, WANTED) == is_named, f"named: {names}")
+        own = [frame for frame in frames if frame.get("module", "").startswith(os.path.dirname(program))]
+        expect(len(own) >= 5, f"{len(own)} frames of {program}: {frames}")
+        expect(is_named or not any(frame.get("function") in WANTED[1:] for frame in own), f"{own}")
+        if has_lines is not None:
+            expect(all(("line" in frame) == has_lines for frame in own if frame.get("function") in WANTED), f"{own}")
+        if deleted:
+            expect(all(frame.get("is_deleted") for frame in own), f"not marked as deleted: {own}")
+
+
+def check_symbols(folder):
+    program = build(folder, "full")
+    check_names(program, True, has_lines=True)
+    stripped = f"{folder}/stripped"
+    subprocess.run(["strip", "-o", stripped, program], check=True)
+    check_names(stripped, False)
+    # By debuglink, beside the program.
+    subprocess.run(["objcopy", "--only-keep-debug", program, f"{folder}/linked.debug"], check=True)
+    subprocess.run(["objcopy", "--remove-section=.note.gnu.build-id", f"--add-gnu-debuglink={folder}/linked.debug",
+                    stripped, f"{folder}/linked"], check=True)
+    check_names(f"{folder}/linked", True, has_lines=True)
+    os.mkdir(f"{folder}/.debug")
+    os.rename(f"{folder}/linked.debug", f"{folder}/.debug/linked.debug")
+    check_names(f"{folder}/linked", True, has_lines=True)
+    # Another file of that name: its CRC differs, so that it says nothing.
+    with open(f"{folder}/.debug/linked.debug", "ab") as file:
+        file.write(b"x")
+    check_names(f"{folder}/linked", False)
+
+
+def check_mini_symbols(folder):
+    if not shutil.which("xz"):
+        return
+    program = build(folder, "whole")
+    mini = f"{folder}/mini"
+    subprocess.run(["objcopy", "--only-keep-debug", "--strip-debug", program, f"{mini}.debug"], check=True)
+    subprocess.run(["xz", f"{mini}.debug"], check=True)
+    subprocess.run(["objcopy", "--strip-all", f"--add-section=.gnu_debugdata={mini}.debug.xz", program, mini], check=True)
+    check_names(mini, True)
+
+
+def check_replaced(folder):
+    """The file is gone, or another one has its name: names are those of what runs."""
+    program = build(folder, "gone")
+    other = build(folder, "other", "-Dplain=wrong_plain", "-Dmiddle=wrong_middle")
+    for name, command in (("deleted", f"rm {program}"), ("replaced", f"mv {other} {program}")):
+        shell = f"cp {folder}/keep {program}; exec 9<{program}; {command}; exec /proc/self/fd/9 plain"
+        if not os.path.exists(f"{folder}/keep"):
+            shutil.copy(program, f"{folder}/keep")
+        found = paths(report(["/bin/sh", "-c", shell]), CLASS)
+        expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{name}: {found}")
+        for names, frames, _ in found:
+            expect(follows(names, WANTED), f"{name}: {names}")
+            expect(any(frame.get("is_deleted") for frame in frames), f"{name}: {frames}")
+
+
+def check_namespace(folder):
+    """A private copy of the binary, at a path that outside is another file."""
+    program = build(folder, "inside")
+    outside = build(folder, "outside", "-Dplain=wrong_plain")
+    script = f"mount --bind {program} {outside} && exec {outside} plain"
+    found = paths(report(["unshare", "-m", "/bin/sh", "-c", script]), CLASS)
+    expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{found}")
+    for names, _, _ in found:
+        expect(follows(names, WANTED), f"{names}")
+
+
+ODD_NAME = "odd; \"name\" \\ \x1b[31m\x01 {x} \u00e4.so"
+
+
+def check_odd_names(folder):
+    """Spaces, quotes, semicolons, control bytes, broken UTF-8 in the name of a file: all outputs stay what they are."""
+    odd = os.fsencode(f"{folder}/{ODD_NAME}") + b"\xff"
+    shutil.copy(build(folder, "oddly"), odd)
+    subprocess.run([b"strip", odd], check=True)
+    folded, pprof = f"{folder}/folded", f"{folder}/pprof"
+    with tempfile.NamedTemporaryFile(prefix="alloctrace-test-") as out:
+        subprocess.run([ALLOCTRACE, "run", "--allocator=system", "--callchain", "--json", "--output", out.name,
+                        "--folded", folded, "--pprof", pprof, "--", odd, "plain"], check=True)
+        frames = json.loads(out.read())["callchains"]["frames"]
+    modules = {frame["module_latin1"].encode("latin-1") for frame in frames if "module_latin1" in frame}
+    expect(odd in modules, f"the name is not among {modules}")
+    check_folded(folded, CLASS)
+    text = subprocess.run(["go", "tool", "pprof", "-raw", pprof], capture_output=True, check=True).stdout.decode()
+    expect("odd; " in text and "\\x1b[31m" in text and "\x1b" not in text, f"pprof: {text[-2000:]}")
+    table = subprocess.run([ALLOCTRACE, "run", "--allocator=system", "--callchain", "--color=always", "--output", "-", "--",
+                            odd, "plain"], capture_output=True, check=True).stdout
+    expect(b"\x1b[31m" not in table and b"\\x1b[31m" in table, "the table has the control characters of a name")
+
+
+def check_folded(path, name):
+    """Lines of "frame;...;class number"; returns the sums by class."""
+    sums = collections.Counter()
+    with open(path, "rb") as file:
+        for line in file.read().decode("utf-8").split("\n")[:-1]:
+            match = re.fullmatch(r"(.+) (\d+)", line)
+            expect(match and not re.search("[\x00-\x1f]", line), f"line {line!r}")
+            sums[match.group(1).split(";")[-1]] += int(match.group(2))
+    expect(name in sums, f"classes: {sums}")
+    return sums
+
+
+def check_files(folder):
+    """The three outputs and the report are of one run: their sums are equal."""
+    folded, pprof = f"{folder}/out.folded", f"{folder}/out.pprof"
+    profile = report([f"{OUT}/tests/trace/chain_calls", "recurse", "60"], "--folded", folded, "--pprof", pprof)
+    classes = profile["total"]["classes"]
+    sums = check_folded(folded, CLASS)
+    expect(sums == {name: total["kernel_ns"] for name, total in classes.items() if total["calls"]}, f"folded: {sums}")
+    with gzip.open(pprof) as file:
+        file.read()
+    raw = subprocess.run(["go", "tool", "pprof", "-raw", pprof], capture_output=True, text=True, check=True).stdout
+    expect("calls/count kernel_time/nanoseconds[dflt] pages/count" in raw, f"types: {raw[:300]}")
+    samples = re.findall(r"^ *(\d+) +(\d+) +(\d+): ([\d ]+)\n +class:\[([a-z._]+)\].*phase:\[startup\] policy:\[none\]\n"
+                         r" +pid:\[(\d+)\] thread:\[(\d+)\]", raw, re.MULTILINE)
+    calls, times = collections.Counter(), collections.Counter()
+    for call_cnt, time_ns, _, locations, name, pid, thread in samples:
+        calls[name] += int(call_cnt)
+        times[name] += int(time_ns)
+        expect(pid == thread == str(profile["target"]["pids"][0]), f"pid {pid}, thread {thread}")
+        if name == CLASS:
+            expect(len(locations.split()) >= 63, f"only {locations}")
+    expect(calls == {name: total["calls"] for name, total in classes.items() if total["calls"]}, f"pprof: {calls}")
+    expect(times == sums, f"pprof: {times}, folded: {sums}")
+    top = subprocess.run(["go", "tool", "pprof", "-top", "-sample_index=calls", f"-tagfocus=class={CLASS}", pprof],
+                         capture_output=True, text=True, check=True).stdout
+    expect(re.search(rf"^ +{CALLS} +100% +100% +{CALLS} +100%  .*madvise", top, re.MULTILINE) or
+           re.search(rf"^ +{CALLS} .*madvise", top, re.MULTILINE), f"top: {top}")
+
+
+def main():
+    results = Results()
+    with tempfile.TemporaryDirectory(prefix="alloctrace-test-") as folder:
+        os.chmod(folder, 0o755)
+
+        def case(name, function, *args, needs=()):
+            missing = [tool for tool in needs if not shutil.which(tool)]
+            if missing:
+                results.skip(name, f"{missing[0]} is not installed")
+            else:
+                own = f"{folder}/{name.replace(' ', '_')}"
+                os.mkdir(own)
+                results.case(name, function, own, *args)
+
+        case("go", check_go, "chain", needs=["go"])
+        case("go stripped", check_go, "chain", "-ldflags=-s -w", needs=["go"])
+        case("rust", check_rust, needs=["rustc"])
+        case("python", lambda _: check_python())
+        case("generated code", check_generated, needs=["javac", "java"])
+        case("names", check_symbols, needs=["strip", "objcopy"])
+        case("names of debugdata", check_mini_symbols, needs=["xz", "objcopy"])
+        case("replaced and deleted", check_replaced)
+        case("other mount namespace", check_namespace, needs=["unshare"])
+        case("odd names", check_odd_names, needs=["go", "strip"])
+        case("folded and pprof", check_files, needs=["go"])
+    results.exit()
+
+
+if __name__ == "__main__":
+    main()
