@@ -27,7 +27,7 @@ BPFTOOL ?= $(shell .ci/find-bpftool)
 CFLAGS ?= -O2 -g
 WARN := -Wall -Wextra -Werror -Wshadow -Wpointer-arith
 WARN_C := $(WARN) -Wstrict-prototypes -Wmissing-prototypes
-DEFINES := -I. -I$(O) -D_GNU_SOURCE -DAT_VERSION='"$(VERSION)"'
+DEFINES := -I. -I$(O) -D_GNU_SOURCE -DAT_VERSION='"$(VERSION)"' -DAT_BUILD='"$(O)"'
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Werror -D__TARGET_ARCH_x86 -I.
 
 # SANITIZE=address,undefined: every part with it, into an O of its own (below).
@@ -93,6 +93,14 @@ $(O)/bpf/%.skel.h: $(O)/bpf/%.bpf.o
 
 SKEL_USERS := $(basename $(wildcard cli/tracer*.c)) cli/feature
 $(SKEL_USERS:%=$(O)/%.o): $(O)/bpf/alloctrace.skel.h
+
+# The page of compare --html: Chart.js, of the system's package, goes into it.
+CHART_JS ?= $(firstword $(wildcard /usr/share/javascript/chart.js/chart.min.js /usr/share/nodejs/chart.js/dist/chart.min.js))
+PAGE_PARTS := $(O)/cli/page.head $(O)/cli/page.tail
+$(O)/cli/page.o: $(PAGE_PARTS)
+$(PAGE_PARTS): cli/page/assemble $(wildcard cli/page/page.*) $(CHART_JS) $(O)/.flags
+	@mkdir -p $(@D)
+	$(Q)cli/page/assemble $(@F) '$(CHART_JS)' > $@
 
 $(O)/%.o: %.c $(O)/.flags
 	$(call say,CC,$@)

@@ -37,6 +37,7 @@ enum {
 	OPT_COLOR,
 	OPT_PLOT,
 	OPT_ASCII,
+	OPT_HTML,
 	OPT_NO_LEDGERS,
 	OPT_SAVE,
 	OPT_EXPECT,
@@ -46,7 +47,7 @@ enum { DEFAULT_BLOCK_CNT = 10, DEFAULT_PRECISION_PERCENT = 2, PROGRAM_MAX = 64 }
 
 struct compare_opts {
 	struct compare_configs configs;
-	const char *base, *tune, *output, *save;
+	const char *base, *tune, *output, *save, *html;
 	bool is_matrix, is_all, is_json, has_seed, has_precision;
 	struct look_opts look;
 	struct compare_plan plan;
@@ -83,6 +84,7 @@ static const struct argp_option options[] = {
 	{"plot", OPT_PLOT, "WHEN", 0,
 	 "Small pictures in the table: auto (on a terminal), always, never (default: auto)", 2},
 	{"ascii", OPT_ASCII, NULL, 0, "Draw them in ASCII, as where the locale is not UTF-8", 2},
+	{"html", OPT_HTML, "FILE", 0, "Write a page with charts to FILE, too", 2},
 	{"tier", OPT_TIER, "N", 0, "Trace with tier N at most: 0 is no kernel tracing (default: the best)", 2},
 	{"no-ledgers", OPT_NO_LEDGERS, NULL, 0, "Keep no ledgers: the cheapest tracing", 2},
 	{0},
@@ -221,6 +223,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_TUNE: opts->tune = arg; return 0;
 	case 'j': opts->is_json = true; return 0;
 	case 'o': opts->output = arg; return 0;
+	case OPT_HTML: opts->html = arg; return 0;
 	case OPT_SAVE: opts->save = arg; return 0;
 	case OPT_EXPECT: return expect__add(&opts->expects, arg) ? OPTIONS_SAID : 0;
 	case ARGP_KEY_ARG: return parse_word(arg, opts, state);
@@ -301,11 +304,32 @@ static int write_report(const struct compare_opts *opts, struct output *output, 
 	return opts->is_json ? output__write(output, render, report) : output__write(output, render_as_table, &table);
 }
 
+static int render_as_html(FILE *out, const void *data)
+{
+	const struct compare_report *report = data;
+
+	return render_compare__html(out, report);
+}
+
+/* Opened before the work begins, as the report is. */
+static int open_html(const struct compare_opts *opts, struct output *html)
+{
+	if (!opts->html)
+		return 0;
+	if (!render_compare__can_html()) {
+		msg__error(
+			"--html: this alloctrace was built without Chart.js, which draws the page; install it (Debian: "
+			"libjs-chart.js) and build again");
+		return AT_EXIT_OWN;
+	}
+	return output__open(html, opts->html);
+}
+
 static int compare(struct compare_opts *opts)
 {
 	struct compare_report report = {.configs = &opts->configs, .is_matrix = opts->is_matrix};
 	struct compare_runs runs = {0};
-	struct output output;
+	struct output output, html;
 	int status = choose_configs(opts, &report.base), unmet = 0;
 
 	if (!status)
@@ -324,10 +348,14 @@ static int compare(struct compare_opts *opts)
 		/* Standard output, unless the commands write there. */
 		status = output__open(&output, opts->output || opts->plan.is_showing_output ? opts->output : "-");
 	if (!status)
+		status = open_html(opts, &html);
+	if (!status)
 		status = compare_runs__run(&runs, &report);
 	if (!status) {
 		render_compare__warn(&report);
 		status = write_report(opts, &output, &report);
+		if (opts->html && output__write(&html, render_as_html, &report))
+			status = AT_EXIT_OWN;
 		if (opts->save && saved__write_comparison(opts->save, &report))
 			status = AT_EXIT_OWN;
 		unmet = expect__check_comparison(&opts->expects, &report);

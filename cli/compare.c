@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static size_t hist_cnt(const struct comparison *comparison)
+{
+	return comparison->config_cnt * AT_CLASS_CNT * AT_HIST_CNT;
+}
+
 struct comparison *compare__new(size_t config_cnt, size_t base, bool has_phases)
 {
 	struct comparison *comparison = calloc(1, sizeof(*comparison));
@@ -19,11 +24,13 @@ struct comparison *compare__new(size_t config_cnt, size_t base, bool has_phases)
 	comparison->has_phases = has_phases;
 	comparison->is_exact = true;
 	comparison->stats = calloc(config_cnt * COMPARE_FIGURE_CNT, sizeof(*comparison->stats));
+	comparison->hists = calloc(hist_cnt(comparison), sizeof(*comparison->hists));
+	comparison->last_hists = calloc(hist_cnt(comparison), sizeof(*comparison->last_hists));
 	for (int figure = 0; figure < COMPARE_FIGURE_CNT; figure++)
 		comparison->is_measured[figure] = true;
-	if (comparison->stats)
+	if (comparison->stats && comparison->hists && comparison->last_hists)
 		return comparison;
-	free(comparison);
+	compare__free(comparison);
 	return NULL;
 }
 
@@ -33,6 +40,8 @@ void compare__free(struct comparison *comparison)
 		return;
 	free(comparison->values);
 	free(comparison->stats);
+	free(comparison->hists);
+	free(comparison->last_hists);
 	free(comparison);
 }
 
@@ -129,6 +138,28 @@ static bool is_in(const struct profile *profile, int figure)
 	return profile->has_trace || profile->has_self_counts;
 }
 
+/* The last block is complete: its durations are in the sums from now on. */
+static void keep_hists(struct comparison *comparison)
+{
+	for (size_t i = 0; i < hist_cnt(comparison); i++)
+		comparison->hists[i] += comparison->last_hists[i];
+	memset(comparison->last_hists, 0, hist_cnt(comparison) * sizeof(*comparison->last_hists));
+}
+
+static void add_hists(struct comparison *comparison, size_t config, const struct phase_stat *phase)
+{
+	uint64_t *hists = comparison->last_hists + config * AT_CLASS_CNT * AT_HIST_CNT;
+
+	for (int class = 1; class < AT_CLASS_CNT; class ++)
+		for (int i = 0; i < AT_HIST_CNT; i++)
+			hists[class * AT_HIST_CNT + i] += phase->classes[class].hist[i];
+}
+
+const uint64_t *compare__histogram(const struct comparison *comparison, size_t config, enum at_class class)
+{
+	return comparison->hists + (config * AT_CLASS_CNT + class) * AT_HIST_CNT;
+}
+
 static int begin_block(struct comparison *comparison)
 {
 	size_t cnt = comparison->config_cnt * COMPARE_FIGURE_CNT;
@@ -136,6 +167,7 @@ static int begin_block(struct comparison *comparison)
 
 	if (!values)
 		return -ENOMEM;
+	keep_hists(comparison);
 	comparison->values = values;
 	memset(values + comparison->block_cnt * cnt, 0, cnt * sizeof(*values));
 	comparison->block_cnt++;
@@ -158,6 +190,7 @@ int compare__add(struct comparison *comparison, size_t block, size_t config, con
 		profile__total(profile, phase);
 	values = value_at(comparison, block, config, 0);
 	memset(values, 0, COMPARE_FIGURE_CNT * sizeof(*values));
+	add_hists(comparison, config, phase);
 	if (profile->has_trace)
 		fill_traced(profile, phase, values);
 	else
@@ -232,6 +265,8 @@ int compare__finish(struct comparison *comparison, size_t block_cnt, uint64_t se
 	struct stats_rng rng;
 	int err = sample && base && room ? 0 : -ENOMEM;
 
+	if (block_cnt == comparison->block_cnt)
+		keep_hists(comparison);
 	comparison->block_cnt = block_cnt;
 	stats__seed(&rng, seed);
 	for (int figure = 0; figure < COMPARE_FIGURE_CNT && !err; figure++) {

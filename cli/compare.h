@@ -75,6 +75,7 @@ struct comparison {
 	bool is_exact;                        /* every run that was traced */
 	double *values;                       /* [block][config][figure] */
 	struct compare_stat *stats;           /* [config][figure], after compare__finish */
+	uint64_t *hists, *last_hists;         /* [config][class][bucket]: of all blocks but the last, and of that */
 };
 
 /* NULL when out of memory. */
@@ -101,6 +102,8 @@ int compare__is_precise(const struct comparison *comparison, double percent, uin
 double compare__value(const struct comparison *comparison, size_t block, size_t config, enum compare_figure figure);
 const struct compare_stat *compare__stat(const struct comparison *comparison, size_t config,
 					 enum compare_figure figure);
+/* Durations of a class's calls, of all blocks and of the same phase as the counts; all 0 when they are not known. */
+const uint64_t *compare__histogram(const struct comparison *comparison, size_t config, enum at_class class);
 /* Measured, and not 0 in every run of every configuration. */
 bool compare__occurs(const struct comparison *comparison, enum compare_figure figure);
 /* No configuration can be told from the base. */
