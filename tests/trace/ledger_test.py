@@ -54,10 +54,13 @@ def thread_create():
 
 
 def switches():
-    for words, keys in (((), {"commit", "vmas"}), (("--no-ledgers",), set()), (("--ledgers", "vmas"), {"vmas"}),
-                        (("--ledgers=commit",), {"commit"}), (("--ledgers=commit,vmas",), {"commit", "vmas"})):
+    every = {"commit", "vmas", "refault", "locks", "stacks"}
+    for words, keys in (((), every), (("--no-ledgers",), set()), (("--ledgers", "vmas"), {"vmas"}),
+                        (("--ledgers=commit",), {"commit"}), (("--ledgers=commit,vmas",), {"commit", "vmas"}),
+                        (("--ledgers=refault",), {"refault"}), (("--ledgers=locks",), {"locks"}),
+                        (("--ledgers=stacks",), {"stacks"}), (("--ledgers=all",), every)):
         profile, _ = run([*words, "trim_loop"])
-        got = {"commit", "vmas"} & set(profile["total"])
+        got = every & set(profile["total"])
         expect(got == keys, f"{words}: {got}, expected {keys}")
 
 
