@@ -213,6 +213,10 @@ check: ## install what is missing, build, run all tests
 test: tests ## build and run all tests, or T='NAME...' of them, installing nothing
 	$(Q)tests/run $(if $(filter 0,$(V)),,-v) $(T)
 
+.PHONY: check-vm
+check-vm: tests ## of the tests, those on other kernels, under qemu
+	$(Q)tests/run -v vm/
+
 .PHONY: bench
 bench: bench-malloc ## what tracing costs, and the allocator against others
 	$(Q)$(MAKE) $(BENCHES)

@@ -69,6 +69,73 @@ int at_last_tp(void *ctx)
 	return syscall_last_look();
 }
 
+/* Tier 2: the functions of the memory syscalls themselves, of 64-bit and of 32-bit calls. */
+#define SHELLS_FX(word, function, syscall)                           \
+	SEC("?fentry/__x64_sys_" function)                           \
+	int BPF_PROG(at_##word##_fe, struct pt_regs *regs)           \
+	{                                                            \
+		return syscall_enter_fx(regs, syscall);              \
+	}                                                            \
+	SEC("?fexit/__x64_sys_" function)                            \
+	int BPF_PROG(at_##word##_fx, struct pt_regs *regs, long ret) \
+	{                                                            \
+		return call_exit(regs, ret, syscall);                \
+	}
+SHELLS_FX(mmap, "mmap", AT_SYS_MMAP)
+SHELLS_FX(mprotect, "mprotect", AT_SYS_MPROTECT)
+SHELLS_FX(munmap, "munmap", AT_SYS_MUNMAP)
+SHELLS_FX(brk, "brk", AT_SYS_BRK)
+SHELLS_FX(mremap, "mremap", AT_SYS_MREMAP)
+SHELLS_FX(madvise, "madvise", AT_SYS_MADVISE)
+SHELLS_FX(pkey, "pkey_mprotect", AT_SYS_PKEY_MPROTECT)
+SHELLS_FX(advise, "process_madvise", AT_SYS_PROCESS_MADVISE)
+
+#define SHELL_IA32(word, function, syscall)      \
+	SEC("?fentry/__ia32_" function)          \
+	int BPF_PROG(at_##word##_ia)             \
+	{                                        \
+		return compat_enter_fx(syscall); \
+	}
+SHELL_IA32(mmap, "compat_sys_ia32_mmap", AT_SYS_MMAP)
+SHELL_IA32(mmap2, "sys_mmap_pgoff", AT_SYS_MMAP)
+SHELL_IA32(mprotect, "sys_mprotect", AT_SYS_MPROTECT)
+SHELL_IA32(munmap, "sys_munmap", AT_SYS_MUNMAP)
+SHELL_IA32(brk, "sys_brk", AT_SYS_BRK)
+SHELL_IA32(mremap, "sys_mremap", AT_SYS_MREMAP)
+SHELL_IA32(madvise, "sys_madvise", AT_SYS_MADVISE)
+SHELL_IA32(pkey, "sys_pkey_mprotect", AT_SYS_PKEY_MPROTECT)
+SHELL_IA32(advise, "sys_process_madvise", AT_SYS_PROCESS_MADVISE)
+
+#define SHELL_LAST(word, function, nr)           \
+	SEC("?fentry/" function)                 \
+	int BPF_PROG(at_##word##_fe)             \
+	{                                        \
+		return syscall_last_look_fx(nr); \
+	}
+SHELL_LAST(leave, "__x64_sys_exit_group", NR_EXIT_GROUP)
+SHELL_LAST(exec, "__x64_sys_execve", NR_EXECVE)
+SHELL_LAST(execat, "__x64_sys_execveat", NR_EXECVEAT)
+SHELL_LAST(leave_ia, "__ia32_sys_exit_group", NR_IA32_EXIT_GROUP)
+
+SEC("?fentry/handle_mm_fault")
+int BPF_PROG(at_fault_fe, struct vm_area_struct *vma, unsigned long addr, unsigned int flags, struct pt_regs *regs)
+{
+	return fault_enter_fx(flags, regs);
+}
+
+SEC("?fexit/handle_mm_fault")
+int BPF_PROG(at_fault_fx, struct vm_area_struct *vma, unsigned long addr, unsigned int flags, struct pt_regs *regs,
+	     unsigned int ret)
+{
+	return fault_exit_fx(addr, flags, regs, ret);
+}
+
+SEC("?fexit/__vm_enough_memory")
+int BPF_PROG(at_charge_fx, struct mm_struct *mm, long pages, int cap, int ret)
+{
+	return commit_charged_fx(pages, ret);
+}
+
 SEC("?iter/task")
 int at_tasks(struct bpf_iter__task *ctx)
 {

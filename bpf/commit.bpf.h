@@ -262,6 +262,23 @@ __noinline int commit_settle(struct at_slot *slot, const struct finished *call)
 	return 0;
 }
 
+/*
+ * Tier 2: the kernel asks __vm_enough_memory() before it charges. That is an
+ * independent count of all charges, before what the same call gives back.
+ */
+static __always_inline int commit_charged_fx(__s64 pages, int ret)
+{
+	__u8 *target = target_of(bpf_get_current_pid_tgid() >> 32);
+	struct at_ledger *ledger;
+
+	if (ret || !target || !*target)
+		return 0;
+	ledger = ledger_of(*target - 1);
+	if (ledger)
+		ledger->checked_pages += pages;
+	return 0;
+}
+
 /* Calls after which an address space may be gone: the last look at its stacks. */
 static __always_inline void commit_last_look(__u64 nr)
 {

@@ -289,6 +289,7 @@ struct at_ledger {
 	__u64 assumed_cnt;              /* calls whose charge is in part assumed ... */
 	__u64 assumed_pages;            /* ... and of how many pages */
 	__u64 shared_pages;             /* charged for shared anonymous mappings; in no other field */
+	__u64 checked_pages;            /* tier 2: that the kernel's own check let pass, of either kind */
 	__u64 vma_first_ns, vma_first;  /* VMAs when the first call began, */
 	__u64 vma_last_ns, vma_last;    /* when the last one ended, */
 	__u64 vma_peak;                 /* and the most that one process had */

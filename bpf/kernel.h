@@ -74,6 +74,11 @@ enum {
 	MM_FILEPAGES = 0,
 	MM_ANONPAGES = 1,
 	MM_SHMEMPAGES = 3,
+	/* Of handle_mm_fault() (linux/mm_types.h); VM_FAULT_ERROR is the kernel's mask. */
+	FAULT_FLAG_TRIED = 0x20,
+	VM_FAULT_MAJOR = 0x4,
+	VM_FAULT_RETRY = 0x400,
+	VM_FAULT_ERROR = 0x873,
 	ENOENT = 2,
 	ENOMEM = 12,
 	EEXIST = 17,

@@ -23,8 +23,8 @@ struct sweep {
 	__u64 at, end;
 	__u64 delta; /* to the other place; modulo 2^64 */
 	__u64 page_cnt;
-	__u32 tgid, level, op, release;
-	__u32 ticks;
+	__u32 tgid, ticks;
+	__u8 level, op, release; /* bytes: it lies on stacks, and 6.1 rounds each of six frames up to 32 */
 };
 
 LEDGER_MAP(refault_ledgers, struct at_refault_ledger);
@@ -373,9 +373,10 @@ __noinline int refault_settle(const struct at_slot *slot, const struct finished 
 	syscall = slot->syscall;
 	pages = page_align(call->si) / PAGE_BYTES;
 	is_ok = !is_error(call->ret);
-	if (slot->released_pages && (is_ok || syscall == AT_SYS_MADVISE) && release < AT_RELEASE_CNT) {
+	if (slot->released_pages && (is_ok || syscall == AT_SYS_MADVISE)) {
 		ledger = bpf_map_lookup_elem(&refault_ledgers, &phase);
-		if (ledger) {
+		barrier_var(release); /* 6.1 forgets bounds of what goes through the stack: tested where used */
+		if (ledger && release < AT_RELEASE_CNT) {
 			ledger->kinds[release].released_pages += slot->released_pages;
 			ledger->kinds[release].release_ns += ns;
 		}

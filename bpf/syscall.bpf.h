@@ -273,6 +273,32 @@ static __always_inline int syscall_enter_one(void)
 	return syscall ? call_enter(regs, task, ids, target, syscall) : 0;
 }
 
+/* From the entry of a memory syscall's own function, which no 32-bit call comes through. regs: those of user mode. */
+static __always_inline int syscall_enter_fx(const struct pt_regs *regs, __u32 syscall)
+{
+	__u64 ids = bpf_get_current_pid_tgid();
+	__u8 *target = target_of(ids >> 32);
+
+	return target && *target ? call_enter(regs, bpf_get_current_task_btf(), ids, target, syscall) : 0;
+}
+
+static __always_inline int compat_enter_fx(__u32 syscall)
+{
+	__u8 *target = target_of(bpf_get_current_pid_tgid() >> 32);
+
+	if (target && *target)
+		counter_add(&compats, syscall, 1);
+	return 0;
+}
+
+static __always_inline int syscall_last_look_fx(__u64 nr)
+{
+	rss_last_look(nr);
+	if (cfg_has_commit)
+		commit_last_look(nr);
+	return 0;
+}
+
 /* From the tracepoints of the syscalls that end an address space. */
 static __always_inline int syscall_last_look(void)
 {

@@ -75,8 +75,13 @@ __noinline int walk_hole(struct at_slot *slot, __u64 end)
 	__u64 next;
 	long err;
 
-	if (!slot || !cfg_has_vma_iter)
+	if (!slot)
 		return false;
+	if (!cfg_has_vma_iter) { /* a page of it is sure */
+		slot->walk_seen += PAGE_BYTES;
+		slot->walk_at += PAGE_BYTES;
+		return true;
+	}
 	next = next_start(task, slot, end);
 	if (next <= slot->walk_at)
 		return false;

@@ -115,31 +115,52 @@ static long extra_bytes(const struct btf_type *type)
 	}
 }
 
-int btf_scan__find(const struct btf_scan *scan, unsigned kind, const char *name)
+/* Puts a type's id to those of the names that are its own. Returns how many more are found. */
+static size_t match(const char *type_name, int id, const char *const *names, size_t cnt, int *ids)
+{
+	size_t found_cnt = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		if (ids[i] < 0 && !strcmp(type_name, names[i])) {
+			ids[i] = id;
+			found_cnt++;
+		}
+	return found_cnt;
+}
+
+size_t btf_scan__find_all(const struct btf_scan *scan, unsigned kind, const char *const *names, size_t cnt, int *ids)
 {
 	const struct btf_header *header = scan->data;
 	const char *types, *end, *strings;
-	int id = 1;
+	size_t found_cnt = 0;
 
+	for (size_t i = 0; i < cnt; i++)
+		ids[i] = -ENOENT;
 	if (!header)
-		return -ENOENT;
+		return 0;
 	types = (const char *)scan->data + header->hdr_len + header->type_off;
 	end = types + header->type_len;
 	strings = (const char *)scan->data + header->hdr_len + header->str_off;
-	while (end - types >= (long)sizeof(struct btf_type)) {
+	for (int id = 1; found_cnt < cnt && end - types >= (long)sizeof(struct btf_type); id++) {
 		const struct btf_type *type = (const void *)types;
 		long extra = extra_bytes(type);
 
-		if (BTF_INFO_KIND(type->info) == kind && type->name_off < header->str_len &&
-		    !strcmp(strings + type->name_off, name))
-			return id;
+		if (BTF_INFO_KIND(type->info) == kind && type->name_off < header->str_len)
+			found_cnt += match(strings + type->name_off, id, names, cnt, ids);
 		types += sizeof(*type);
 		if (extra < 0 || extra > end - types)
 			break;
 		types += extra;
-		id++;
 	}
-	return -ENOENT;
+	return found_cnt;
+}
+
+int btf_scan__find(const struct btf_scan *scan, unsigned kind, const char *name)
+{
+	int id;
+
+	btf_scan__find_all(scan, kind, &name, 1, &id);
+	return id;
 }
 
 void btf_scan__close(struct btf_scan *scan)

@@ -17,6 +17,8 @@ struct btf_scan {
 int btf_scan__open(struct btf_scan *scan, const char *path);
 /* Id of the first type of that kind (BTF_KIND_*) and name, or -ENOENT. */
 int btf_scan__find(const struct btf_scan *scan, unsigned kind, const char *name);
+/* For all names of one kind at once: ids[i] is the id or -ENOENT. Returns how many it found. */
+size_t btf_scan__find_all(const struct btf_scan *scan, unsigned kind, const char *const *names, size_t cnt, int *ids);
 void btf_scan__close(struct btf_scan *scan);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* check: what this machine and these privileges allow, and why not more. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,12 +26,23 @@ const struct argp cmd_check_argp = {
 	.children = options_common,
 };
 
+/* A reason is given once. */
+static void print_line(const char *name, const char *text)
+{
+	static char last[320];
+	bool is_said = strncmp(text, "no: ", 4) == 0 && strcmp(text, last) == 0;
+
+	printf("  %-29s %s\n", name, is_said ? "no, for the same reason" : text);
+	snprintf(last, sizeof(last), "%s", text);
+}
+
 static void print_feature(const char *name, const struct feature *feature)
 {
-	if (feature->is_ok)
-		printf("  %-28s yes\n", name);
-	else
-		printf("  %-28s no: %s\n", name, feature->why[0] ? feature->why : strerror(feature->err));
+	char text[320] = "yes";
+
+	if (!feature->is_ok)
+		snprintf(text, sizeof(text), "no: %s", feature->why[0] ? feature->why : strerror(feature->err));
+	print_line(name, text);
 }
 
 int cmd_check(int argc, char **argv)
@@ -41,7 +53,7 @@ int cmd_check(int argc, char **argv)
 		"memory calls and page faults are traced exactly, by function entry and exit",
 	};
 	struct features features;
-	char advice[256];
+	char text[320];
 	int status = options__parse(&cmd_check_argp, argc, argv, NULL);
 
 	if (status)
@@ -50,14 +62,19 @@ int cmd_check(int argc, char **argv)
 	puts("What works here:");
 	print_feature("kernel types (BTF)", &features.btf);
 	print_feature("BPF programs", &features.bpf);
+	print_feature("reading kernel memory", &features.kernel_read);
 	print_feature("BTF tracepoints", &features.tp_btf);
 	print_feature("page fault events", &features.fault_event);
 	print_feature("task storage", &features.task_storage);
+	print_feature("walking over mappings", &features.vma_iter);
 	print_feature("function entry and exit", &features.fentry);
+	print_feature("the host's PIDs", &features.pid_namespace);
 	printf("\ntier %d: %s\n", features.best_tier, tiers[features.best_tier]);
-	feature__advice(&features, features.best_tier, advice, sizeof(advice));
-	if (advice[0])
-		printf("%s\n", advice);
+	puts("\nWhat a report has here:");
+	for (int column = 0; column < FEATURE_COLUMN_CNT; column++) {
+		feature__column(&features, column, text, sizeof(text));
+		print_line(feature__column_name(column), text);
+	}
 	if (fflush(stdout))
 		return AT_EXIT_OWN;
 	return features.best_tier >= 1 ? 0 : 1;

@@ -186,6 +186,34 @@ static void probe_bpf(struct feature *feature)
 		feature__refused(feature, "creating a BPF map", errno);
 }
 
+/* Refused under the stricter kind of kernel lockdown, and then as if the kernel did not know the helper. */
+static void probe_kernel_read(struct feature *feature)
+{
+	static const struct bpf_insn read_kernel[] = {
+		{.code = BPF_ST | BPF_MEM | BPF_DW, .dst_reg = BPF_REG_10, .off = -8},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = BPF_REG_1, .src_reg = BPF_REG_10},
+		{.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = BPF_REG_1, .imm = -8},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_2, .imm = 8},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3},
+		{.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_probe_read_kernel},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	int fd = bpf_prog_load(BPF_PROG_TYPE_TRACEPOINT, "at_probe", "Dual BSD/GPL", read_kernel,
+			       sizeof(read_kernel) / sizeof(read_kernel[0]), NULL);
+
+	if (fd >= 0) {
+		close(fd);
+		feature__pass(feature);
+	} else if (is_locked_down("confidentiality")) {
+		feature__fail(feature, errno,
+			      "kernel lockdown (mode confidentiality) keeps BPF programs from reading kernel memory, "
+			      "even root's: boot without it");
+	} else {
+		feature__refused(feature, "a BPF program that reads kernel memory", errno);
+	}
+}
+
 static void probe_btf(struct feature *feature, struct btf_scan *btf)
 {
 	int err = btf_scan__open(btf, BTF_PATH);
@@ -230,13 +258,31 @@ static void probe_fentry(struct feature *feature, const struct btf_scan *btf)
 		return;
 	}
 	link = bpf_raw_tracepoint_open(NULL, fd);
-	if (link < 0) {
+	if (link < 0 && errno != EPERM && errno != EACCES) {
+		feature__fail(
+			feature, errno,
+			"this kernel lets no program onto its functions (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS): "
+			"error %d",
+			errno);
+	} else if (link < 0) {
 		feature__refused(feature, "attaching a BPF trampoline", errno);
 	} else {
 		feature__pass(feature);
 		close(link);
 	}
 	close(fd);
+}
+
+/* Whether a kernel function can be a column's source: there, and open to programs. */
+static void probe_function(struct feature *feature, const struct feature *fentry, const struct btf_scan *btf,
+			   const char *name)
+{
+	if (!fentry->is_ok)
+		*feature = *fentry;
+	else if (btf_scan__find(btf, BTF_KIND_FUNC, name) >= 0)
+		feature__pass(feature);
+	else
+		feature__fail(feature, ENOENT, "this kernel has no function %s (renamed, or part of its caller)", name);
 }
 
 static void probe_fault_event(struct feature *feature)
@@ -308,11 +354,18 @@ static void probe_pid_namespace(struct feature *feature)
 /* Everything below BTF needs it and a working bpf(2). */
 static void probe_tracing(struct features *features, const struct btf_scan *btf)
 {
-	struct feature *needed = features->bpf.is_ok ? &features->btf : &features->bpf;
+	const struct feature *needed = features->bpf.is_ok ? &features->btf : &features->bpf;
 
+	if (features->bpf.is_ok && features->btf.is_ok) {
+		probe_kernel_read(&features->kernel_read);
+		needed = &features->kernel_read;
+	}
 	if (!needed->is_ok) {
+		features->kernel_read = *needed;
 		features->tp_btf = *needed;
 		features->fentry = *needed;
+		features->fault_function = *needed;
+		features->charge_function = *needed;
 		features->fault_event = *needed;
 		features->task_storage = *needed;
 		features->vma_iter = *needed;
@@ -320,6 +373,8 @@ static void probe_tracing(struct features *features, const struct btf_scan *btf)
 	}
 	probe_tp_btf(&features->tp_btf, btf);
 	probe_fentry(&features->fentry, btf);
+	probe_function(&features->fault_function, &features->fentry, btf, "handle_mm_fault");
+	probe_function(&features->charge_function, &features->fentry, btf, "__vm_enough_memory");
 	probe_fault_event(&features->fault_event);
 	probe_task_storage(&features->task_storage);
 	probe_vma_iter(&features->vma_iter, btf);
@@ -331,6 +386,22 @@ static int silent(enum libbpf_print_level level, const char *fmt, va_list args)
 	(void)fmt;
 	(void)args;
 	return 0;
+}
+
+int feature__find_functions(const char *const *names, size_t cnt, bool *has)
+{
+	struct btf_scan btf;
+	int err = btf_scan__open(&btf, BTF_PATH), *ids = calloc(cnt, sizeof(*ids));
+
+	if (!err && !ids)
+		err = -ENOMEM;
+	if (!err)
+		btf_scan__find_all(&btf, BTF_KIND_FUNC, names, cnt, ids);
+	for (size_t i = 0; !err && i < cnt; i++)
+		has[i] = ids[i] >= 0;
+	btf_scan__close(&btf);
+	free(ids);
+	return err;
 }
 
 void feature__probe(struct features *features)
@@ -349,29 +420,6 @@ void feature__probe(struct features *features)
 	probe_tracing(features, &btf);
 	btf_scan__close(&btf);
 	probe_pid_namespace(&features->pid_namespace);
-	features->best_tier = features->tp_btf.is_ok && features->pid_namespace.is_ok ? 1 : 0;
+	features->best_tier = feature__best_tier(features);
 	libbpf_set_print(print);
-}
-
-void feature__advice(const struct features *features, int tier, char *buf, size_t buf_bytes)
-{
-	const struct feature *feature = NULL;
-
-	buf[0] = '\0';
-	if (tier >= 1) /* 2 is not built yet */
-		return;
-	if (features->best_tier > tier) {
-		snprintf(buf, buf_bytes, "tier %d works here but a lower one was asked for: leave out --tier",
-			 features->best_tier);
-		return;
-	}
-	if (!features->bpf.is_ok)
-		feature = &features->bpf;
-	else if (!features->btf.is_ok)
-		feature = &features->btf;
-	else if (!features->tp_btf.is_ok)
-		feature = &features->tp_btf;
-	else
-		feature = &features->pid_namespace;
-	snprintf(buf, buf_bytes, "no kernel-side counts: %s", feature->why);
 }

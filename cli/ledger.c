@@ -112,6 +112,7 @@ static void add_commit(struct commit_stat *dst, const struct at_ledger *src)
 		.assumed_cnt = src->assumed_cnt,
 		.assumed_pages = src->assumed_pages,
 		.shared_pages = src->shared_pages,
+		.checked_pages = src->checked_pages,
 	};
 
 	memcpy(part.past_cnt, src->past_cnt, sizeof(part.past_cnt));

@@ -63,6 +63,7 @@ void profile__add_commit(struct commit_stat *dst, const struct commit_stat *src)
 	dst->assumed_cnt += src->assumed_cnt;
 	dst->assumed_pages += src->assumed_pages;
 	dst->shared_pages += src->shared_pages;
+	dst->checked_pages += src->checked_pages;
 }
 
 void profile__add_vmas(struct vma_stat *dst, const struct vma_stat *src)

@@ -46,6 +46,7 @@ struct commit_stat {
 	uint64_t peak_pages;                         /* all targets together */
 	uint64_t assumed_cnt, assumed_pages;         /* calls, and pages, that are in part a guess */
 	uint64_t shared_pages;                       /* of shared anonymous mappings; in no other field */
+	uint64_t checked_pages;                      /* of either kind, by the kernel's own check: only in tier 2 */
 };
 
 /* The VMA ledger of one phase. Times order start and end when summing. */
@@ -72,11 +73,12 @@ struct processes;
 
 struct profile {
 	/* tool; each member has a line in profile_fields.c */
-	char version[32]; /* of the alloctrace that measured */
-	int tier;         /* 2, 1, 0 */
-	bool has_trace;   /* classes are measured (tier >= 1) */
-	bool has_faults;  /* the fault classes are measured, too */
-	unsigned ledgers; /* LEDGER_*: those that were kept */
+	char version[32];      /* of the alloctrace that measured */
+	int tier;              /* 2, 1, 0 */
+	bool has_trace;        /* classes are measured (tier >= 1) */
+	bool has_faults;       /* the fault classes are measured, too */
+	bool has_charge_check; /* commit_stat.checked_pages is */
+	unsigned ledgers;      /* LEDGER_*: those that were kept */
 	bool has_self_counts;
 	uint64_t self_process_cnt; /* processes whose self-counts are in */
 	uint64_t loss_cnt[AT_LOSS_CNT];

@@ -91,15 +91,11 @@ static const struct field class_fields[] = {
 };
 
 static const struct field commit_fields[] = {
-	FIELD(struct commit_stat, charged_pages),
-	FIELD(struct commit_stat, uncharged_pages),
-	FIELD(struct commit_stat, update_cnt),
-	FIELD_ARRAY(struct commit_stat, past_cnt, batch_name),
-	FIELD(struct commit_stat, peak_pages),
-	FIELD(struct commit_stat, assumed_cnt),
-	FIELD(struct commit_stat, assumed_pages),
-	FIELD(struct commit_stat, shared_pages),
-	FIELD_END,
+	FIELD(struct commit_stat, charged_pages), FIELD(struct commit_stat, uncharged_pages),
+	FIELD(struct commit_stat, update_cnt),    FIELD_ARRAY(struct commit_stat, past_cnt, batch_name),
+	FIELD(struct commit_stat, peak_pages),    FIELD(struct commit_stat, assumed_cnt),
+	FIELD(struct commit_stat, assumed_pages), FIELD(struct commit_stat, shared_pages),
+	FIELD(struct commit_stat, checked_pages), FIELD_END,
 };
 
 static const struct field vma_fields[] = {
@@ -183,6 +179,7 @@ const struct field profile_fields[] = {
 	FIELD(struct profile, tier),
 	FIELD(struct profile, has_trace),
 	FIELD(struct profile, has_faults),
+	FIELD(struct profile, has_charge_check),
 	FIELD_FLAGS(struct profile, ledgers, LEDGER_CNT, ledger_name),
 	FIELD(struct profile, has_self_counts),
 	FIELD(struct profile, self_process_cnt),

@@ -36,6 +36,8 @@ static json_t *commit_object(const struct profile *profile, const struct commit_
 	set_number(object, "assumed_calls", commit->assumed_cnt);
 	set_number(object, "assumed_pages", commit->assumed_pages);
 	set_number(object, "shared_pages", commit->shared_pages);
+	if (profile->has_charge_check)
+		set_number(object, "checked_pages", commit->checked_pages);
 	return object;
 }
 

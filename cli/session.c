@@ -154,6 +154,7 @@ static int start_tracer(struct session *session, struct session_run *run)
 		.is_measuring_bpf = session->opts.is_measuring_bpf,
 		.ledgers = session->opts.ledgers,
 		.callchains = session->opts.callchains,
+		.tier = session->opts.tier == SESSION_TIER_BEST ? 0 : session->tier,
 	};
 
 	if (session->tier < 1)
@@ -246,7 +247,6 @@ static int collect(struct session *session, struct session_run *run)
 {
 	if (run->tracer && (tracer__stop(run->tracer) || tracer__collect(run->tracer, run->profile)))
 		return AT_EXIT_OWN;
-	run->profile->tier = session->tier;
 	run->profile->has_trace = run->tracer;
 	feature__advice(&session->features, session->tier, run->profile->advice, sizeof(run->profile->advice));
 	host__fill(run->profile);

@@ -28,15 +28,24 @@
 /* Beyond this the array of slots, 128 bytes a tid, is not worth its memory. */
 enum { SLOT_ARRAY_PID_MAX = 1 << 16 };
 
+/* Line by line; of the verifier's log, which may have a million, the last ones say why. */
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list args)
 {
-	char line[512];
+	enum { LINE_CNT = 24 };
+	char *text, *line, *end;
+	int line_cnt = 0;
 
-	if (level == LIBBPF_DEBUG)
+	if (level == LIBBPF_DEBUG || vasprintf(&text, fmt, args) < 0)
 		return 0;
-	vsnprintf(line, sizeof(line), fmt, args);
-	line[strcspn(line, "\n")] = '\0';
-	msg__info("%s", line);
+	for (line = text + strlen(text); line > text; line--)
+		if (line[-1] == '\n' && *line && ++line_cnt == LINE_CNT)
+			break;
+	for (; *line; line = end) {
+		end = line + strcspn(line, "\n");
+		msg__info("%.*s", (int)(end - line), line);
+		end += *end == '\n';
+	}
+	free(text);
 	return 0;
 }
 
@@ -52,24 +61,36 @@ static void raise_memlock(void)
 enum { EXEC_LEDGERS = LEDGER_COMMIT | LEDGER_REFAULT | LEDGER_STACKS };
 
 /* Programs on by name; the events of page faults only where they work. */
-static void tracer__choose_programs(struct tracer *tracer)
+static int tracer__choose_programs(struct tracer *tracer)
 {
 	struct alloctrace_bpf *skel = tracer->skel;
+	bool is_wide = tracer->tier == 1 && !tracer->has_singles;
 
-	bpf_program__set_autoload(skel->progs.at_enter_btf, !tracer->has_singles);
-	bpf_program__set_autoload(skel->progs.at_exit_btf, !tracer->has_singles);
+	bpf_program__set_autoload(skel->progs.at_enter_btf, is_wide);
+	bpf_program__set_autoload(skel->progs.at_exit_btf, is_wide);
 	bpf_program__set_autoload(skel->progs.at_fork_btf, true);
 	bpf_program__set_autoload(skel->progs.at_die_btf, true);
 	bpf_program__set_autoload(skel->progs.at_exec_btf,
 				  tracer->has_faults || tracer->opts.is_live || tracer->opts.ledgers & EXEC_LEDGERS);
 	bpf_program__set_autoload(skel->progs.at_wait_btf, tracer->opts.ledgers & LEDGER_LOCKS);
 	bpf_program__set_autoload(skel->progs.at_got_btf, tracer->opts.ledgers & LEDGER_LOCKS);
-	bpf_program__set_autoload(skel->progs.at_fault_begin, tracer->has_faults);
-	bpf_program__set_autoload(skel->progs.at_fault_minor, tracer->has_faults);
-	bpf_program__set_autoload(skel->progs.at_fault_major, tracer->has_faults);
+	bpf_program__set_autoload(skel->progs.at_fault_begin, tracer->has_fault_events);
+	bpf_program__set_autoload(skel->progs.at_fault_minor, tracer->has_fault_events);
+	bpf_program__set_autoload(skel->progs.at_fault_major, tracer->has_fault_events);
+	return tracer->tier == 2 ? tracer__configure_functions(tracer) : 0;
 }
 
-/* What is switched off is no part of the programs, and has no maps. */
+/*
+ * A map that is not used is small, but there: kernels before 6.8 look through
+ * global functions that nobody calls, too (2afae08c9dcb), and take none that uses a
+ * map which does not exist.
+ */
+int tracer__spare_map(struct bpf_map *map)
+{
+	return bpf_map__set_max_entries(map, 1);
+}
+
+/* What is switched off is no part of the programs. */
 static int tracer__configure_ledgers(struct tracer *tracer, const struct features *features)
 {
 	struct alloctrace_bpf *skel = tracer->skel;
@@ -106,7 +127,7 @@ static int tracer__configure_ledgers(struct tracer *tracer, const struct feature
 	skel->rodata->cfg_has_stacks = ledgers & LEDGER_STACKS;
 	for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
 		if (!(ledgers & maps[i].ledgers))
-			err = bpf_map__set_autocreate(maps[i].map, false);
+			err = tracer__spare_map(maps[i].map);
 	return err;
 }
 
@@ -123,12 +144,13 @@ static int tracer__configure(struct tracer *tracer, const struct features *featu
 	skel->rodata->cfg_pid_cnt = tracer->pid_cnt;
 	skel->rodata->cfg_is_following = tracer->opts.is_following;
 	skel->rodata->cfg_is_storage = is_storage;
-	skel->rodata->cfg_has_faults = tracer->has_faults;
+	skel->rodata->cfg_has_faults = tracer->has_fault_events;
 	tracer->is_storage = is_storage;
 	err = tracer__configure_live(tracer);
+	if (!err)
+		err = tracer__choose_programs(tracer);
 	if (err)
 		return err;
-	tracer__choose_programs(tracer);
 	tracer->targets_bytes = (tracer->pid_cnt + 7) & ~7u;
 	err = bpf_map__set_value_size(skel->maps.targets, (uint32_t)tracer->targets_bytes);
 	if (!err)
@@ -155,6 +177,44 @@ static int tracer__map_targets(struct tracer *tracer)
 	return 0;
 }
 
+/* Loads the programs of a tier. */
+static int tracer__load(struct tracer *tracer, const struct features *features, int tier)
+{
+	int err;
+
+	tracer->tier = tier;
+	tracer->has_fault_events = features->fault_event.is_ok && !(tier == 2 && features->fault_function.is_ok);
+	tracer->has_faults = tracer->has_fault_events || (tier == 2 && features->fault_function.is_ok);
+	if (!tracer->has_faults)
+		tracer->opts.ledgers &= ~LEDGER_REFAULT;
+	tracer->skel = alloctrace_bpf__open();
+	if (!tracer->skel)
+		return -errno;
+	err = tracer__configure(tracer, features);
+	if (!err)
+		err = alloctrace_bpf__load(tracer->skel);
+	if (err) {
+		alloctrace_bpf__destroy(tracer->skel);
+		tracer->skel = NULL;
+	}
+	return err;
+}
+
+/* The best tier that loads, or the one that was asked for. Targets that run already are traced in tier 1. */
+static int tracer__load_best(struct tracer *tracer, const struct features *features)
+{
+	int tier = tracer->opts.tier, err;
+
+	if (!tier)
+		tier = features->best_tier == 2 && !tracer->opts.is_live ? 2 : 1;
+	err = tracer__load(tracer, features, tier);
+	if (err && tier == 2 && !tracer->opts.tier) {
+		msg__info("tier 2 does not load here (%s), tier 1 is used", strerror(-err));
+		err = tracer__load(tracer, features, 1);
+	}
+	return err;
+}
+
 int tracer__open(struct tracer **out, const struct features *features, const struct tracer_opts *opts)
 {
 	struct tracer *tracer = calloc(1, sizeof(*tracer));
@@ -166,21 +226,11 @@ int tracer__open(struct tracer **out, const struct features *features, const str
 		return -ENOMEM;
 	}
 	tracer->opts = *opts;
-	tracer->has_faults = features->fault_event.is_ok;
-	if (!tracer->has_faults)
-		tracer->opts.ledgers &= ~LEDGER_REFAULT;
 	tracer->stats_fd = -1;
 	tracer->cpu_cnt = libbpf_num_possible_cpus();
 	libbpf_set_print(print_libbpf);
 	raise_memlock();
-	tracer->skel = alloctrace_bpf__open();
-	err = tracer->skel ? 0 : -errno;
-	if (!err)
-		err = tracer->cpu_cnt < 0 ? tracer->cpu_cnt : 0;
-	if (!err)
-		err = tracer__configure(tracer, features);
-	if (!err)
-		err = alloctrace_bpf__load(tracer->skel);
+	err = tracer->cpu_cnt < 0 ? tracer->cpu_cnt : tracer__load_best(tracer, features);
 	if (!err)
 		err = tracer__map_targets(tracer);
 	if (!err)
@@ -188,7 +238,8 @@ int tracer__open(struct tracer **out, const struct features *features, const str
 	if (!err)
 		err = tracer__open_callchains(tracer);
 	if (err) {
-		msg__error("cannot load the BPF programs: %s (-v shows the kernel's own words)", strerror(-err));
+		msg__error("cannot load the BPF programs of tier %d: %s (-v shows the kernel's own words)",
+			   tracer->tier, strerror(-err));
 		tracer__free(tracer);
 		return err;
 	}
@@ -205,7 +256,7 @@ int tracer__add_target(struct tracer *tracer, pid_t tgid)
 			   tracer->pid_cnt);
 		return -ERANGE;
 	}
-	if (tracer->has_faults) {
+	if (tracer->has_fault_events) {
 		err = tracer__add_threads(tracer, tgid);
 		if (err) {
 			msg__error("cannot watch the page faults of process %d: %s", tgid, strerror(-err));
@@ -341,6 +392,8 @@ static int tracer__attach(struct tracer *tracer)
 		err = attach(skel->progs.at_exec_btf, &skel->links.at_exec_btf);
 	if (!err)
 		err = attach(skel->progs.at_enter_btf, &skel->links.at_enter_btf);
+	if (!err && tracer->tier == 2)
+		err = tracer__attach_functions(tracer);
 	if (!err)
 		err = tracer__attach_singles(tracer, true);
 	return err;
@@ -350,6 +403,7 @@ static void tracer__detach(struct tracer *tracer)
 {
 	struct alloctrace_bpf *skel = tracer->skel;
 
+	tracer__detach_functions(tracer);
 	tracer__detach_singles(tracer, true);
 	detach(&skel->links.at_enter_btf);
 	tracer__detach_singles(tracer, false);
@@ -372,7 +426,7 @@ int tracer__start(struct tracer *tracer)
 	err = is_calibrated ? tracer__begin_own_callchains(tracer) : 0;
 	if (!err)
 		err = tracer__attach(tracer);
-	if (!err && tracer->has_faults && tracer->opts.is_faulting_wide)
+	if (!err && tracer->has_fault_events && tracer->opts.is_faulting_wide)
 		err = tracer__watch_faults_wide(tracer);
 	if (!err && is_calibrated) {
 		__atomic_store_n(&tracer->targets[tgid], AT_PHASE_STARTUP + 1, __ATOMIC_SEQ_CST);
@@ -427,6 +481,7 @@ void tracer__free(struct tracer *tracer)
 		munmap(tracer->targets, tracer->targets_bytes);
 	tracer__free_live(tracer);
 	unwind__free(tracer->unwind);
+	tracer__detach_functions(tracer);
 	alloctrace_bpf__destroy(tracer->skel);
 	free(tracer);
 }

@@ -38,6 +38,7 @@ struct tracer_opts {
 	bool is_measuring_bpf; /* BPF_ENABLE_STATS instead of calibration */
 	unsigned ledgers;      /* LEDGER_*: to be kept */
 	enum callchain_mode callchains;
+	int tier; /* 1 or 2; 0 = 2 where it loads, else 1 */
 	/* attach: */
 	bool is_live;          /* targets run already: tracer__pass and what follows it */
 	bool is_partial;       /* not all threads of a target process are targets */

@@ -57,7 +57,7 @@ void tracer__calibrate(struct tracer *tracer, bool is_traced)
 	char *pages =
 		mmap(NULL, CALIB_PAGE_CNT * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (is_traced && tracer->has_faults)
+	if (is_traced && tracer->has_fault_events)
 		has_fds = !tracer__open_faults(tracer, 0, -1, false, &fds);
 	if (has_fds)
 		tracer__switch_faults(&fds, true);

@@ -28,7 +28,7 @@ int tracer__configure_callchains(struct tracer *tracer)
 	skel->rodata->cfg_is_by_thread = tracer->opts.callchains == CALLCHAINS_BY_THREAD;
 	if (!is_on) {
 		for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
-			err = bpf_map__set_autocreate(maps[i], false);
+			err = tracer__spare_map(maps[i]);
 		return err;
 	}
 	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))

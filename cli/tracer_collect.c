@@ -201,9 +201,10 @@ int tracer__collect(struct tracer *tracer, struct profile *profile)
 	struct phase_stat *total = malloc(sizeof(*total));
 	int err = total ? 0 : -ENOMEM;
 
-	profile->tier = 1;
+	profile->tier = tracer->tier;
 	profile->has_trace = true;
 	profile->has_faults = tracer->has_faults;
+	profile->has_charge_check = tracer->has_charge_check;
 	for (int phase = 0; phase < AT_PHASE_CNT; phase++)
 		if (tracer->skel->bss->phases_seen[phase])
 			profile->phases_seen |= 1u << phase;

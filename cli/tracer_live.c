@@ -34,13 +34,11 @@ static bool has_passes(const struct tracer *tracer)
 static int configure_rows(struct tracer *tracer)
 {
 	struct alloctrace_bpf *skel = tracer->skel;
-	struct bpf_map *maps[] = {skel->maps.rows, skel->maps.free_rows, skel->maps.wanted, skel->maps.attach_state};
-	int err = 0;
+	int err;
 
-	for (size_t i = 0; !tracer->opts.is_live && !err && i < sizeof(maps) / sizeof(maps[0]); i++)
-		err = bpf_map__set_autocreate(maps[i], false);
-	if (err || !tracer->opts.is_live)
-		return err;
+	/* The maps stay, see tracer__configure_ledgers. */
+	if (!tracer->opts.is_live)
+		return bpf_map__set_max_entries(skel->maps.wanted, 1);
 	skel->rodata->cfg_has_rows = true;
 	skel->rodata->cfg_is_partial = tracer->opts.is_partial;
 	skel->rodata->cfg_row_cnt = tracer->opts.row_cnt;
@@ -207,7 +205,7 @@ int tracer__watch_faults(struct tracer *tracer, pid_t tid, bool is_maybe_inherit
 	if (is_maybe_inherited || tracer->opts.is_partial)
 		tracer->is_fault_count_sure = false;
 
-	if (!tracer->has_faults || tracer->opts.is_faulting_wide)
+	if (!tracer->has_fault_events || tracer->opts.is_faulting_wide)
 		return 0;
 	err = tracer__add_thread(tracer, tid, -1);
 	if (!err)

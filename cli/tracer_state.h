@@ -16,6 +16,7 @@
 #include "cli/unwind.h"
 
 struct alloctrace_bpf;
+struct bpf_map;
 
 /* The page fault events, in the order in which they are set up and switched off. */
 enum fault_event { FAULT_MINOR_EVENT, FAULT_MAJOR_EVENT, FAULT_BEGIN_EVENT, FAULT_EVENT_CNT };
@@ -28,8 +29,10 @@ struct fault_fds {
 struct tracer {
 	struct alloctrace_bpf *skel;
 	struct tracer_opts opts;
+	int tier;
 	bool has_faults;
-	bool is_storage; /* slots are in task storage */
+	bool has_fault_events; /* by software events, not at a function */
+	bool is_storage;       /* slots are in task storage */
 	uint64_t batches[AT_BATCH_CNT];
 	uint32_t pid_cnt;
 	uint8_t *targets; /* the map's own memory */
@@ -40,6 +43,10 @@ struct tracer {
 	int stats_fd;                           /* while open, the kernel times all BPF programs */
 	int cpu_cnt;                            /* possible CPUs: values of a per-CPU map */
 	uint64_t added_call_ns, added_fault_ns; /* to one of the target's, by calibration */
+	/* tier 2: */
+	struct bpf_link **hook_links; /* in the order of their attaching */
+	size_t hook_link_cnt;
+	bool has_charge_check; /* the kernel's own check of charges is counted */
 	/* attach: */
 	bool has_singles; /* the tracepoints of single syscalls, not sys_enter and sys_exit */
 	struct bpf_link **singles;
@@ -50,6 +57,14 @@ struct tracer {
 	bool is_fault_count_sure;               /* no fault can be in the counts of two events */
 	uint64_t fault_base_cnt, fault_end_cnt; /* of the events, when the first target was watched, and at the end */
 };
+
+/* A map that this session does not use; before loading. */
+int tracer__spare_map(struct bpf_map *map);
+
+/* Tier 2, before loading; exits are attached before entries, and detached after them. */
+int tracer__configure_functions(struct tracer *tracer);
+int tracer__attach_functions(struct tracer *tracer);
+void tracer__detach_functions(struct tracer *tracer);
 
 /* attach, before loading; after it; its links, in the order of their attaching. */
 int tracer__configure_live(struct tracer *tracer);

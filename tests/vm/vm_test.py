@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+# timeout: 600
+"""The tracer on other kernels, booted under qemu: the trace tests there, and the same figures as on this one.
+
+On each kernel and in each tier that it has, the tests of tests/trace that need no interpreter are run, and programs
+whose calls are known are traced: calls, errors, bytes, faults and ledgers of their measured phase must be the same
+in every tier and on every kernel, this one included, but for DIFFERENCES.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+
+import vm
+
+# Package, and the name that results go by.
+KERNELS = (("linux-image-cloud-amd64", "6.1"), ("linux-image-6.12-cloud-amd64", "6.12"))
+TIERS = (1, 2)
+
+# The tests, and which of their cases: programs load slowly under emulation. Both slot layouts occur in each tier.
+TESTS = {
+    1: (("tracer_test", "*_array"), ("commit_test", "*_storage")),
+    2: (("tracer_test", "*_storage"), ("commit_test", "*_array")),
+}
+FILES = ("alloctrace", "libatmalloc.so", "scenarios/scenarios.tsv", "tests/trace/tracer_test", "tests/trace/known_calls",
+         "tests/trace/static_once", "tests/trace/m32_calls", "tests/trace/commit_test", "tests/trace/commit_calls")
+
+# Tuned so that nothing depends on the memory and the CPUs of the machine.
+TUNE = "commit_batch=100000,commit_hold=100000"
+COMPARED = {
+    "classes": ("--allocator=system", "--", "{at}/tests/trace/known_calls", "classes"),
+    "thread_create none": ("--policy=none", "thread_create", "--outer", "3", "--inner", "19"),
+    "commit_storm none": ("--policy=none", "--tune=" + TUNE, "commit_storm", "--processes", "3", "--iterations", "101"),
+    "commit_storm all": ("--policy=all", "--tune=" + TUNE, "commit_storm", "--processes", "3", "--iterations", "101"),
+    "trim_loop none": ("--policy=none", "trim_loop", "--iterations", "101", "--touch"),
+    "trim_mixed all": ("--policy=all", "trim_mixed", "--blocks", "301"),
+}
+# Of them, those with one thread that touches nothing but what it maps: nothing is assumed, faults are known.
+ALONE = ("classes",)
+# Of them, with slots in task storage, too.
+IN_STORAGE = ("classes", "thread_create none")
+
+# What kernels really do differently: (program, figure): {kernel: value}. Kernel "here" is the one that runs this.
+DIFFERENCES = {
+    # 6.1 does not give the charge back when untouched pages become inaccessible: thread_create has
+    # 57 guards of 256 pages.
+    ("classes", "commit.charged_pages"): {"6.1": 483},
+    ("classes", "commit.uncharged_pages"): {"6.1": 483},
+    ("classes", "commit.updates"): {"6.1": 562},
+    ("thread_create none", "commit.uncharged_pages"): {"6.1": 5817},
+    ("thread_create none", "commit.updates"): {"6.1": 78},
+    ("thread_create none", "commit.past_fixed"): {"6.1": 78},
+}
+
+# What is not compared where a part of it is assumed.
+UNSURE = ("commit.uncharged_pages", "commit.updates", "commit.past_fixed")
+
+
+def commands(at, report, tier, slots="auto"):
+    """Command lines that trace the programs, by name."""
+    for name, words in COMPARED.items():
+        if slots == "storage" and name not in IN_STORAGE:
+            continue
+        words = [word.format(at=at) for word in words]
+        yield name, [f"{at}/alloctrace", "run", "--json", "--output", report, f"--tier={tier}",
+                     f"--slots={slots}", *words]
+
+
+def figures(report, program):
+    """The figures of a report that must not depend on the kernel: {name: number}.
+
+    Where another thread held the lock, an mprotect may be classed by its arguments: that is named, and right here; and
+    what it gave back may be assumed: that is named, and not compared. How many VMAs a program has to begin with, and how many faults a page of code takes, is the kernel's own affair.
+    """
+    phase = report["phases"]["measured"]
+    commit, vmas = phase["commit"], phase["vmas"]
+    found = {"lost": sum(cnt for reason, cnt in report["tool"]["lost"].items() if reason != "class_assumed")}
+    for name, values in phase["classes"].items():
+        for key in ("calls", "errors", "bytes"):
+            if program in ALONE or not name.startswith("fault."):
+                found[f"{name}.{key}"] = values.get(key, 0)
+    found["commit.charged_pages"] = commit["charged_pages"]
+    found["vmas"] = vmas["end"] - vmas["start"]
+    if program in ALONE:
+        found["commit.assumed_calls"] = commit["assumed_calls"]
+    if not commit["assumed_calls"]:
+        found["commit.uncharged_pages"] = commit["uncharged_pages"]
+        found["commit.updates"] = commit["updates"]
+        found["commit.past_fixed"] = commit["batches"]["fixed"]["past"]
+    return found
+
+
+def files():
+    """What the machines need of what was built; 32-bit programs are not built everywhere."""
+    names = [f"scenarios/{word}" for words in COMPARED.values() for word in words] + list(FILES)
+    return sorted({name for name in names if os.path.isfile(f"{vm.OUT}/{name}")})
+
+
+def say(is_ok, name, why=""):
+    print(f"ok {name}" if is_ok else f"not ok {name}: {why}", flush=True)
+    return is_ok
+
+
+class Comparison:
+    """Collects the figures of each program and says where they differ from the first ones."""
+
+    def __init__(self):
+        self.first = {}
+
+    def check(self, program, kernel, where, found):
+        name = f"{program}, {where}"
+        if program not in self.first:
+            self.first[program] = (where, found)
+            return say(not found["lost"], name, f"{found['lost']} lost")
+        first_where, expected = self.first[program]
+        wrong = []
+        assumed = [name for name in UNSURE if name not in found or name not in expected]
+        for figure in sorted((set(found) | set(expected)) - set(assumed)):
+            wanted = DIFFERENCES.get((program, figure), {}).get(kernel, expected.get(figure, 0))
+            if found.get(figure, 0) != wanted:
+                wrong.append(f"{figure} is {found.get(figure, 0)}, {wanted} in {first_where}")
+        return say(not wrong, name, "; ".join(wrong))
+
+
+def trace_here(comparison):
+    """The same programs on this kernel; its figures are what the others are compared with."""
+    at = os.path.abspath(vm.OUT)
+    if subprocess.run([f"{at}/alloctrace", "check"], capture_output=True, check=False).returncode:
+        print("skip this kernel: it cannot be traced by this user")
+        return
+    report = f"{vm.OUT}/vm/report.json"
+    for name, words in commands(at, report, 1):
+        done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=100,
+                              check=False)
+        if done.returncode:
+            say(False, f"{name}, here", done.stderr)
+            continue
+        with open(report, encoding="utf-8") as text:
+            comparison.check(name, "here", "here, tier 1", figures(json.load(text), name))
+
+
+def jobs_of():
+    jobs = []
+    for tier in TIERS:
+        for slots in ("array", "storage"):
+            for name, words in commands("/at", "/tmp/report", tier, slots):
+                command = " ".join(f"'{word}'" for word in words)
+                jobs.append(vm.Job(f"{name}, tier {tier}, {slots}", f"{command} >/dev/null && cat /tmp/report"))
+        for test, cases in TESTS[tier]:
+            jobs.append(vm.Job(f"{test}, tier {tier}", f"TEST_TIER={tier} /at/tests/trace/{test} '{cases}'"))
+    return jobs
+
+
+def report_test(kernel, job):
+    """Each case of a test program as a case of ours."""
+    planned = re.search(r"^1\.\.(\d+)$", job.output, re.M)
+    reason, seen_cnt = "", 0
+    for line in job.output.splitlines():
+        found = re.match(r"(ok|not ok) \d+ (- |# SKIP )(\S+)", line)
+        if not found:
+            reason = line
+            continue
+        seen_cnt += 1
+        status, kind, case = found.groups()
+        name = f"{kernel}, {job.name}, {case}"
+        if "SKIP" in kind:
+            print(f"skip {name}: {reason}", flush=True)
+        else:
+            say(status == "ok", name, "its output follows")
+    failed = not planned or seen_cnt != int(planned.group(1)) or job.status is None
+    if failed or job.status:
+        print(job.output)
+    if failed:
+        say(False, f"{kernel}, {job.name}", f"did not come to its end (status {job.status})")
+
+
+def report_run(kernel, job, comparison):
+    program = job.name.rsplit(", tier", 1)[0]
+    where = f"{kernel},{job.name[len(program) + 1:]}"
+    start = job.output.find("{\n")
+    if job.status != 0 or start < 0:
+        return say(False, f"{program}, {where}", f"status {job.status}: {job.output.strip()}")
+    return comparison.check(program, kernel, where, figures(json.loads(job.output[start:]), program))
+
+
+def main():
+    try:
+        vm.need_tools()
+    except vm.Missing as missing:
+        print(f"skip other kernels: {missing}")
+        return 0
+    os.makedirs(f"{vm.OUT}/vm", exist_ok=True)
+    machines, names = [], []
+    image = f"{vm.OUT}/vm/initramfs.{os.getpid()}"
+    vm.pack(image, files(), ("strace",))
+    with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as setting:
+        huge = re.search(r"\[(\w+)\]", setting.read()).group(1)
+    for package, kernel in KERNELS:
+        try:
+            machines.append(((vm.kernel(package), image, jobs_of()),
+                             {"args": f"transparent_hugepage={huge}", "log": f"{vm.OUT}/vm/{kernel}"}))
+            names.append(kernel)
+        except vm.Missing as missing:
+            print(f"skip kernel {kernel}: {missing}", flush=True)
+    consoles = vm.boot_all(machines)
+    os.unlink(image)
+    comparison = Comparison()
+    trace_here(comparison)
+    for kernel, ((_, _, jobs), _), console in zip(names, machines, consoles):
+        for job in jobs:
+            if "_test" in job.name:
+                report_test(kernel, job)
+            else:
+                report_run(kernel, job, comparison)
+        if any(job.status is None for job in jobs):
+            print(f"console of {kernel}:\n{console[-4000:]}")
+    return 0
+
+
+sys.exit(main())
