@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A target that makes very many calls, between the phase markers:
+ *   stress_calls pairs THREADS N    each thread maps and unmaps a page N times
+ *   stress_calls processes N        N short processes in sequence, CALLS_EACH
+ *                                   failing munmaps in each
+ *   stress_calls limited            failing and good mmaps under RLIMIT_AS
+ * Exits with 0, or 1 when a call of its own went otherwise than planned.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAGE_BYTES = 4096, THREAD_MAX = 256, CALLS_EACH = 3, BIG_CNT = 101, SMALL_CNT = 11, MIB = 1 << 20 };
+
+static atomic_int failed;
+static long pair_cnt;
+
+static void expect(int is_ok)
+{
+	if (!is_ok)
+		failed = 1;
+}
+
+static void mark(int phase)
+{
+	syscall(SYS_madvise, 0, 0, 0x41540000 | phase);
+}
+
+static void *pairs_of_one(void *arg)
+{
+	(void)arg;
+	for (long i = 0; i < pair_cnt; i++) {
+		long mem = syscall(SYS_mmap, 0, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		expect(mem > 0 && !syscall(SYS_munmap, mem, PAGE_BYTES));
+	}
+	return NULL;
+}
+
+/* The threads' stacks are mapped before the phase and stay mapped until it is over. */
+static void pairs(int thread_cnt)
+{
+	static pthread_t all[THREAD_MAX];
+	pthread_attr_t attr;
+	char *stacks = mmap(NULL, (size_t)thread_cnt * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	expect(stacks != MAP_FAILED);
+	mark(1);
+	for (int i = 0; i < thread_cnt; i++) {
+		expect(!pthread_attr_init(&attr) && !pthread_attr_setstack(&attr, stacks + (size_t)i * MIB, MIB));
+		expect(!pthread_create(&all[i], &attr, pairs_of_one, NULL));
+	}
+	for (int i = 0; i < thread_cnt; i++)
+		expect(!pthread_join(all[i], NULL));
+	mark(2);
+}
+
+static void processes(long n)
+{
+	int status;
+
+	mark(1);
+	for (long i = 0; i < n; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			for (int j = 0; j < CALLS_EACH; j++)
+				expect(syscall(SYS_munmap, 1, 0) == -1);
+			_exit(failed);
+		}
+		expect(pid > 0 && waitpid(pid, &status, 0) == pid && !status);
+	}
+	mark(2);
+}
+
+static void limited(void)
+{
+	const struct rlimit limit = {256L * MIB, 256L * MIB};
+
+	expect(!setrlimit(RLIMIT_AS, &limit));
+	mark(1);
+	for (int i = 0; i < BIG_CNT; i++)
+		expect(syscall(SYS_mmap, 0, 1024L * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == -1);
+	for (int i = 0; i < SMALL_CNT; i++)
+		expect(syscall(SYS_mmap, 0, MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) > 0);
+	mark(2);
+}
+
+int main(int argc, char **argv)
+{
+	const char *pattern = argc > 1 ? argv[1] : "";
+	long n = argc > 2 ? atol(argv[2]) : 0;
+
+	pair_cnt = argc > 3 ? atol(argv[3]) : 0;
+	if (!strcmp(pattern, "pairs") && n > 0 && n <= THREAD_MAX)
+		pairs((int)n);
+	else if (!strcmp(pattern, "processes"))
+		processes(n);
+	else if (!strcmp(pattern, "limited"))
+		limited();
+	else
+		failed = 1;
+	return failed;
+}

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+# timeout: 300
+"""Nothing is lost and nothing grows under load (field cases B01, B17, B19, B38, B40, B64).
+
+Every count is known beforehand from stress_calls. AT_STRESS=FACTOR multiplies
+the work: 100 is the full one (5 million pairs a thread, 100,000 processes),
+which takes some minutes; docs/overhead.md says what it found.
+"""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+from measure import ALLOCTRACE, OUT, PAGE, Results, calls, expect, figure, run
+
+FACTOR = int(os.environ.get("AT_STRESS", "1"))
+TARGET = os.path.abspath(f"{OUT}/tests/trace/stress_calls")
+THREADS = 2 * (os.cpu_count() or 1)
+PAIRS = 50021 * FACTOR
+PROCESSES = 1009 * FACTOR
+CALLS_EACH = 3  # as in stress_calls.c
+BIG, SMALL = 101, 11
+TIMEOUT_S = 200 + 60 * FACTOR
+# What the tool may grow by while it runs: a constant, far below one byte a call.
+GROWTH_KB = 1024
+
+
+class Memory:
+    """Samples the resident memory of every alloctrace that this process starts: first and last, in kB."""
+
+    def __init__(self):
+        self.first, self.last, self.is_over = None, None, False
+        self.thread = threading.Thread(target=self.sample)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        self.thread.join()
+
+    @staticmethod
+    def of_tool():
+        """Of the child that is alloctrace and has its target running; None when there is none."""
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as children:
+            pids = children.read().split()
+        # The test's children are started from another thread.
+        for task in os.listdir("/proc/self/task"):
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children", encoding="ascii") as children:
+                pids += children.read().split()
+        for pid in pids:
+            with contextlib.suppress(OSError, StopIteration):
+                with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
+                    grandchildren = children.read().split()
+                if not any(os.readlink(f"/proc/{g}/exe") == TARGET for g in grandchildren):
+                    continue
+                with open(f"/proc/{pid}/status", encoding="utf-8") as status:
+                    return int(next(line for line in status if line.startswith("VmRSS")).split()[1])
+        return None
+
+    def sample(self):
+        while not self.is_over:
+            now = self.of_tool()
+            if now is not None:
+                self.first = self.first or now
+                self.last = now
+            time.sleep(0.02)
+
+
+def measured(*command, options=()):
+    """The measured phase of a run of stress_calls that has to be exact."""
+    profile, _ = run([*options, "--", TARGET, *map(str, command)], allocator="system", timeout=TIMEOUT_S)
+    tool = profile["tool"]
+    expect(tool["exact"], f"not exact: {tool}")
+    expect(all(count == 0 for name, count in tool["lost"].items()), f"lost: {tool['lost']}")
+    expect(not profile.get("in_flight"), f"in flight: {profile.get('in_flight')}")
+    return profile["phases"]["measured"]
+
+
+def measured_flat(*command, options=()):
+    """The same, and the tool does not grow meanwhile."""
+    with Memory() as memory:
+        phase = measured(*command, options=options)
+    expect(memory.first is not None, "the tool's memory was never seen")
+    expect(memory.last - memory.first < GROWTH_KB, f"the tool grew from {memory.first} to {memory.last} kB")
+    return phase
+
+
+def check_pairs(phase, thread_cnt, pair_cnt):
+    want = thread_cnt * pair_cnt
+    for name in ("mmap.anon", "munmap"):
+        got = phase["classes"][name]
+        expect((got["calls"], got["errors"], got["bytes"]) == (want, 0, want * PAGE),
+               f"{name}: {got['calls']} calls, {got['errors']} errors, {got['bytes']} bytes; expected {want}")
+
+
+def pairs_on_all_cpus(*options):
+    phase = measured_flat("pairs", THREADS, PAIRS, options=options)
+    check_pairs(phase, THREADS, PAIRS)
+    if not options:
+        commit = phase["commit"]
+        expect(commit["charged_pages"] >= THREADS * PAIRS, f"charged: {commit}")
+        # What the pairs charged has gone again; the threads themselves need no memory of their own but some blocks.
+        expect(abs(commit["charged_pages"] - commit["uncharged_pages"]) <= 64, f"the charges do not cancel: {commit}")
+
+
+def short_processes():
+    phase = measured_flat("processes", PROCESSES)
+    got = phase["classes"]["munmap"]
+    expect((got["calls"], got["errors"]) == (PROCESSES * CALLS_EACH,) * 2, f"munmap: {got}")
+    expect(got["bytes"] == 0, f"failing calls have bytes: {got}")
+
+
+def failing_and_good():
+    got = measured("limited")["classes"]["mmap.anon"]
+    expect((got["calls"], got["errors"], got["bytes"]) == (BIG + SMALL, BIG, SMALL << 20), f"mmap.anon: {got}")
+
+
+def under_another_alloctrace():
+    """Two of them trace the same calls: both have them all."""
+    with tempfile.NamedTemporaryFile(prefix="alloctrace-test-") as inner:
+        outer, _ = run(["--", ALLOCTRACE, "run", "--json", "--output", inner.name, "--allocator=system", "--", TARGET,
+                        "pairs", "2", str(PAIRS)], allocator="system", timeout=TIMEOUT_S)
+        expect(outer["tool"]["exact"], f"the outer one is not exact: {outer['tool']}")
+        check_pairs(outer["phases"]["measured"], 2, PAIRS)
+        profile = json.load(inner)
+    expect(profile["tool"]["exact"], f"the inner one is not exact: {profile['tool']}")
+    check_pairs(profile["phases"]["measured"], 2, PAIRS)
+
+
+def beside_bpftrace():
+    """Another tool's programs on the same events and CPUs, and reads of large maps meanwhile."""
+    script = "tracepoint:raw_syscalls:sys_enter { @[tid, args->id] = count(); @h[comm] = hist(nsecs % 4096); } " \
+             "tracepoint:raw_syscalls:sys_exit { @x[tid, args->id] = count(); } interval:ms:50 { print(@); }"
+    other = subprocess.Popen(["unshare", "-m", "sh", "-c", "mount -t tracefs nodev /sys/kernel/tracing 2>/dev/null; "
+                              "exec bpftrace -q -e \"$1\"", "sh", script],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        first = other.stdout.read(1)  # it has begun to print, so its programs are on
+        expect(first, "bpftrace did not start")
+        drain = threading.Thread(target=other.stdout.read)
+        drain.start()
+        phase = measured("pairs", THREADS, PAIRS)
+        expect(other.poll() is None, "bpftrace ended too early")
+    finally:
+        other.send_signal(signal.SIGINT)
+        other.wait()
+    drain.join()
+    check_pairs(phase, THREADS, PAIRS)
+
+
+def main():
+    results = Results()
+    results.case(f"{THREADS} threads, {PAIRS} pairs each", pairs_on_all_cpus)
+    results.case("the same without ledgers", pairs_on_all_cpus, "--no-ledgers")
+    results.case(f"{PROCESSES} short processes", short_processes)
+    results.case("mmaps refused by RLIMIT_AS", failing_and_good)
+    results.case("two alloctraces on the same calls", under_another_alloctrace)
+    if shutil.which("bpftrace") and shutil.which("unshare"):
+        results.case("bpftrace on the same events", beside_bpftrace)
+    else:
+        results.skip("bpftrace on the same events", "bpftrace is not installed")
+    results.exit()
+
+
+main()
