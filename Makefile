@@ -145,7 +145,7 @@ $(BENCHES): $(O)/%: %.c $(filter-out $(O)/cli/main.o,$(CLI_OBJS)) $(O)/.flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) $(CLI_LIBS) -pthread -o $@
 
-$(MALLOC_BENCHES): $(O)/%: %.c $(O)/scenarios/scenario.o $(O)/.flags
+$(MALLOC_BENCHES) $(O)/tests/bench/calls: $(O)/%: %.c $(O)/scenarios/scenario.o $(O)/.flags
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) -pthread -o $@
@@ -218,9 +218,12 @@ check-vm: tests ## of the tests, those on other kernels, under qemu
 	$(Q)tests/run -v vm/
 
 .PHONY: bench
-bench: bench-malloc ## what tracing costs, and the allocator against others
+bench: bench-malloc bench-tracer ## what tracing costs, and the allocator against others
 	$(Q)$(MAKE) $(BENCHES)
 	$(Q)for bench in $(BENCHES); do echo "$$bench:"; O=$(O) $$bench || exit; done
+.PHONY: bench-tracer
+bench-tracer: all $(O)/tests/bench/calls ## what tracing adds to a call, here and with other tools; B='-r 9 TOOL...' are options
+	$(Q)O=$(O) tests/bench/tracer_bench.py $(B)
 .PHONY: bench-malloc
 bench-malloc: all $(MALLOC_BENCHES) ## the allocator against others; B='-r 9 NAME...' are options
 	$(Q)O=$(O) tests/bench/malloc_bench.py $(B)
