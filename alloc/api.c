@@ -271,7 +271,7 @@ static void *realloc_block(struct heap *heap, void *p, size_t bytes)
 	}
 	q = alloc(heap, bytes, &dirty_bytes);
 	if (!q)
-		return NULL;
+		return bytes <= old_bytes ? p : NULL; /* programs do not expect a shrink to fail */
 	memcpy(q, p, old_bytes < bytes ? old_bytes : bytes);
 	free_any(heap, p);
 	return q;

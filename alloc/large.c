@@ -31,14 +31,45 @@ static struct large *free_records; /* linked by older */
 static struct large *stuck;        /* mappings that could not be unmapped; linked by older */
 static _Atomic uint64_t large_cnt, large_byte_cnt;
 
-static struct large *_Atomic *table_entry(const void *p, bool may_grow)
+/*
+ * Levels of the table for blocks that move: a move cannot be undone, so there
+ * is one of each in hand for every move under way. Linked by their first word.
+ */
+static void *spare_mids, *spare_leaves;
+static uint32_t spare_cnt, move_cnt;
+
+static void spare_push(void **spares, void *level)
+{
+	*(void **)level = *spares;
+	*spares = level;
+}
+
+static void *spare_pop(void **spares)
+{
+	void **level = *spares;
+
+	*spares = *level;
+	*level = NULL;
+	return level;
+}
+
+enum growth { LOOK_UP, GROW, GROW_SURELY };
+
+static void *level_new(size_t bytes, enum growth growth, void **spares)
+{
+	void *level = growth == LOOK_UP ? NULL : atm_meta_alloc(bytes);
+
+	return level || growth != GROW_SURELY ? level : spare_pop(spares);
+}
+
+static struct large *_Atomic *table_entry(const void *p, enum growth growth)
 {
 	uintptr_t page = (uintptr_t)p >> 12;
 	struct mid *_Atomic *mid_link = &root[page >> (LEAF_BITS + MID_BITS)];
 	struct mid *mid = atomic_load_explicit(mid_link, memory_order_acquire);
 
 	if (!mid) {
-		mid = may_grow ? atm_meta_alloc(sizeof(*mid)) : NULL;
+		mid = level_new(sizeof(*mid), growth, &spare_mids);
 		if (!mid)
 			return NULL;
 		atomic_store_explicit(mid_link, mid, memory_order_release);
@@ -47,7 +78,7 @@ static struct large *_Atomic *table_entry(const void *p, bool may_grow)
 	struct leaf *leaf = atomic_load_explicit(leaf_link, memory_order_acquire);
 
 	if (!leaf) {
-		leaf = may_grow ? atm_meta_alloc(sizeof(*leaf)) : NULL;
+		leaf = level_new(sizeof(*leaf), growth, &spare_leaves);
 		if (!leaf)
 			return NULL;
 		atomic_store_explicit(leaf_link, leaf, memory_order_release);
@@ -62,7 +93,7 @@ struct large *atm_large_find(const void *p)
 
 	if ((uintptr_t)p >> ADDRESS_BITS || (uintptr_t)p & (atm_page_bytes - 1))
 		return NULL;
-	entry = table_entry(p, false);
+	entry = table_entry(p, LOOK_UP);
 	large = entry ? atomic_load_explicit(entry, memory_order_acquire) : NULL;
 	return large && large->addr == p ? large : NULL;
 }
@@ -75,7 +106,7 @@ struct large *atm_large_adopt(void *addr, size_t bytes, enum large_state state)
 	if ((uintptr_t)addr >> ADDRESS_BITS)
 		return NULL;
 	atm_lock_acquire(&large_lock);
-	entry = table_entry(addr, true);
+	entry = table_entry(addr, GROW);
 	if (!entry)
 		goto out;
 	large = free_records;
@@ -103,7 +134,7 @@ out:
 void atm_large_forget(struct large *large)
 {
 	atm_lock_acquire(&large_lock);
-	atomic_store_explicit(table_entry(large->addr, false), NULL, memory_order_release);
+	atomic_store_explicit(table_entry(large->addr, LOOK_UP), NULL, memory_order_release);
 	atomic_fetch_sub_explicit(&large_cnt, 1, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&large_byte_cnt, large->map_bytes, memory_order_relaxed);
 	atomic_store_explicit(&large->state, LARGE_NONE, memory_order_relaxed);
@@ -284,14 +315,56 @@ static void *move_by_copy(struct heap *heap, struct large *large, size_t bytes)
 	return target->addr;
 }
 
+/*
+ * A move frees the old address at once, where another thread may then register
+ * a mapping: so the record leaves the table before. False: no memory.
+ */
+static bool move_begin(struct large *large)
+{
+	bool is_ready = true;
+
+	atm_lock_acquire(&large_lock);
+	if (move_cnt == spare_cnt) {
+		struct mid *mid = atm_meta_alloc(sizeof(struct mid) + sizeof(struct leaf));
+
+		is_ready = mid != NULL;
+		if (is_ready) {
+			spare_push(&spare_mids, mid);
+			spare_push(&spare_leaves, mid + 1);
+			spare_cnt++;
+		}
+	}
+	if (is_ready) {
+		move_cnt++;
+		atomic_store_explicit(table_entry(large->addr, LOOK_UP), NULL, memory_order_release);
+	}
+	atm_lock_release(&large_lock);
+	return is_ready;
+}
+
+/* The record comes back, for the block where it is now. */
+static void move_end(struct large *large, void *addr, size_t map_bytes)
+{
+	void *mids, *leaves;
+
+	atm_lock_acquire(&large_lock);
+	mids = spare_mids;
+	leaves = spare_leaves;
+	large->addr = addr;
+	set_bytes(large, map_bytes);
+	atomic_store_explicit(table_entry(addr, GROW_SURELY), large, memory_order_release);
+	move_cnt--;
+	if (UNLIKELY(spare_mids != mids || spare_leaves != leaves))
+		spare_cnt--;
+	atm_lock_release(&large_lock);
+}
+
 /* The block's pages move to another address, or more pages come behind it. */
 static void *grow_by_remap(struct large *large, size_t map_bytes, bool may_move)
 {
 	size_t old_bytes = large->map_bytes;
 	void *old_addr = large->addr, *addr;
-	bool is_zero = large->is_zero;
-	struct heap *owner = large->heap;
-	struct large *moved;
+	int err;
 
 	if (!may_move) {
 		if (atm_os_remap(old_addr, old_bytes, map_bytes, false, &addr))
@@ -299,21 +372,11 @@ static void *grow_by_remap(struct large *large, size_t map_bytes, bool may_move)
 		set_bytes(large, map_bytes);
 		return addr;
 	}
-	/*
-	 * A move frees the old address at once, where another thread may then
-	 * register a mapping: so the record leaves the table before the call.
-	 */
-	atm_large_forget(large);
-	if (atm_os_remap(old_addr, old_bytes, map_bytes, true, &addr)) {
-		addr = old_addr;
-		map_bytes = old_bytes;
-	}
-	moved = atm_large_adopt(addr, map_bytes, LARGE_USED);
-	if (UNLIKELY(!moved))
-		atm_misuse("no memory for the record of a moved block", addr);
-	moved->is_zero = is_zero;
-	moved->heap = owner;
-	return map_bytes == old_bytes ? NULL : addr;
+	if (!move_begin(large))
+		return NULL;
+	err = atm_os_remap(old_addr, old_bytes, map_bytes, true, &addr);
+	move_end(large, err ? old_addr : addr, err ? old_bytes : map_bytes);
+	return err ? NULL : addr;
 }
 
 /* Where the block then is; NULL: out of memory, block unchanged. */
@@ -327,7 +390,6 @@ static void *grow(struct heap *heap, struct large *large, size_t bytes, size_t m
 		moved = grow_by_remap(large, map_bytes, true);
 		if (moved)
 			return moved;
-		large = atm_large_find(addr);
 	} else if (grow_by_remap(large, map_bytes, false)) {
 		return addr;
 	}

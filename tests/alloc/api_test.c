@@ -3,23 +3,14 @@
  * Every entry of the malloc family, at its edges. Expected values are those of
  * the C and POSIX standards and, where these leave a choice, of glibc 2.36.
  */
-#include <dlfcn.h>
+#include "tests/alloc/preload.h"
+
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static const size_t sizes[] = {0,      1,      15,     16,      17,      100,     1000,    1025,
 			       2048,   4095,   4096,   4097,    5000,    12288,   16384,   16385,
@@ -405,12 +396,6 @@ static void little_address_space(void **state)
 	}
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	return dlsym(RTLD_DEFAULT, "atmalloc_phase") ? 0 : -1;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -431,5 +416,5 @@ int main(void)
 		cmocka_unit_test(little_address_space),
 	};
 
-	return cmocka_run_group_tests(tests, setup, NULL);
+	return cmocka_run_group_tests(tests, preload__find, NULL);
 }

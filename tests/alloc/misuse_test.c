@@ -3,22 +3,13 @@
  * Misuse ends in one line on stderr and SIGABRT (B71): never in overlapping
  * blocks, never in an unmap of somebody else's memory.
  */
-#include <dlfcn.h>
+#include "tests/alloc/preload.h"
+
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 /* Sizes that a slab, a page run, and a mapping of their own serve. */
 static const size_t sizes[] = {16, 1000, 4096, 5000, 100000, 600 << 10, 2 << 20, 32 << 20};
@@ -174,14 +165,11 @@ static void double_frees(void **state)
 /* With policy commit off, a freed large block is unmapped: nothing is known of it. */
 static void double_frees_of_unmapped(void **state)
 {
-	int (*set_policy)(const char *);
-
 	(void)state;
-	*(void **)&set_policy = dlsym(RTLD_DEFAULT, "atmalloc_set_policy");
-	assert_int_equal(set_policy("none"), 0);
+	assert_int_equal(preload.set_policy("none"), 0);
 	expect_abort(free_twice, 2 << 20, "not an allocated block");
 	expect_abort(free_twice_elsewhere, 32 << 20, "not an allocated block");
-	assert_int_equal(set_policy("all"), 0);
+	assert_int_equal(preload.set_policy("all"), 0);
 }
 
 static void wrong_addresses(void **state)
@@ -206,12 +194,6 @@ static void after_realloc(void **state)
 	expect_abort(realloc_freed, 8 << 20, "use after free");
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	return dlsym(RTLD_DEFAULT, "atmalloc_phase") ? 0 : -1;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,5 +203,5 @@ int main(void)
 		cmocka_unit_test(after_realloc),
 	};
 
-	return cmocka_run_group_tests(tests, setup, NULL);
+	return cmocka_run_group_tests(tests, preload__find, NULL);
 }

@@ -6,24 +6,15 @@
  * the invariant walkers on. ATM_SEED=N replays a seed, ATM_OPS=N sets the
  * operations a thread (default 12,000).
  */
-#include <dlfcn.h>
+#include "tests/alloc/preload.h"
+
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define THREAD_CNT 4
 #define BLOCK_CNT 400
@@ -45,8 +36,6 @@ struct worker {
 static struct block *_Atomic shared[SHARED_CNT];
 static struct worker workers[THREAD_CNT];
 static uint64_t seed;
-static int (*set_policy)(const char *);
-static int (*set_tune)(const char *);
 
 static uint64_t next_random(struct worker *worker)
 {
@@ -200,9 +189,9 @@ static void change_settings(struct worker *worker)
 					       "-commit", "commit", "realloc", "trim,commit"};
 
 	if (below(worker, 2))
-		assert_int_equal(set_policy(policies[below(worker, sizeof(policies) / sizeof(*policies))]), 0);
+		assert_int_equal(preload.set_policy(policies[below(worker, sizeof(policies) / sizeof(*policies))]), 0);
 	else
-		assert_int_equal(set_tune(tunes[below(worker, sizeof(tunes) / sizeof(*tunes))]), 0);
+		assert_int_equal(preload.set_tune(tunes[below(worker, sizeof(tunes) / sizeof(*tunes))]), 0);
 }
 
 static void operate(struct worker *worker, unsigned op_cnt);
@@ -281,7 +270,7 @@ static void run_model(void **state)
 			release(block);
 		free(block);
 	}
-	set_policy("all");
+	preload.set_policy("all");
 	malloc_trim(0);
 }
 
@@ -289,10 +278,7 @@ static int setup(void **state)
 {
 	const char *given = getenv("ATM_SEED");
 
-	(void)state;
-	*(void **)&set_policy = dlsym(RTLD_DEFAULT, "atmalloc_set_policy");
-	*(void **)&set_tune = dlsym(RTLD_DEFAULT, "atmalloc_set_tune");
-	if (!set_policy || !set_tune || set_tune("check=full"))
+	if (preload__find(state) || preload.set_tune("check=full"))
 		return -1;
 	seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) * 1000 + (uint64_t)getpid() % 1000;
 	fprintf(stderr, "# ATM_SEED=%llu\n", (unsigned long long)seed);

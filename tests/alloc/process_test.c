@@ -4,26 +4,17 @@
  * inside malloc (B35), vfork and posix_spawn (B77), malloc and free in the last
  * destructors (B37), heaps of dead threads, the map count limit (A37, B41).
  */
-#include <dlfcn.h>
+#include "tests/alloc/preload.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define FORKER_CNT 4
 #define FORK_CNT 125
@@ -240,11 +231,9 @@ static void map_count_limit(void **state)
 
 	(void)state;
 	if (pid == 0) {
-		int (*set_policy)(const char *);
 		unsigned char *blocks[20], *large, *p;
 
-		*(void **)&set_policy = dlsym(RTLD_DEFAULT, "atmalloc_set_policy");
-		set_policy("none");
+		preload.set_policy("none");
 		/* Neighbours, so that an unmap in the middle needs one more map entry. */
 		for (int i = 0; i < 20; i++)
 			blocks[i] = malloc(2 << 20);
@@ -275,12 +264,6 @@ static void map_count_limit(void **state)
 	assert_int_equal(status, 0);
 }
 
-static int setup(void **state)
-{
-	(void)state;
-	return dlsym(RTLD_DEFAULT, "atmalloc_phase") ? 0 : -1;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,5 +274,5 @@ int main(void)
 		cmocka_unit_test(map_count_limit),
 	};
 
-	return cmocka_run_group_tests(tests, setup, NULL);
+	return cmocka_run_group_tests(tests, preload__find, NULL);
 }
