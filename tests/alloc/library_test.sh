@@ -132,7 +132,8 @@ whole_pages() {
 
 	ATM_OPS=150 ATM_SEED=17 strace -f -qq -e trace=munmap,mprotect,madvise,mremap -o "$work/strace" \
 		-E LD_PRELOAD="$library" "$O/tests/alloc/model_test" || return
-	[ "$(wc -l <"$work/strace")" -gt 1000 ] || return
+	[ "$(wc -l <"$work/strace")" -gt 200 ] || return
+	sed -i "/munmap(0x[0-9a-f]*, $(stat -c %s /etc/ld.so.cache))/d" "$work/strace" # the loader's
 	bad=$(grep -v -e '--- SIG' -e '+++ ' -e 'resumed>' "$work/strace" | grep -vE \
 		'(munmap|mprotect|madvise|mremap)\(0x[0-9a-f]+000, ' | grep -vE 'madvise\((NULL|0), 0, 0x4154' | head -n 3)
 	[ -z "$bad" ] && bad=$(sed -nE 's/.*(munmap|mprotect|madvise)\(0x[0-9a-f]+, ([0-9]+).*/\2/p' "$work/strace" |
