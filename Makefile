@@ -181,11 +181,25 @@ $(FUZZ): tests/fuzz/malloc_ops_fuzz.c $(wildcard alloc/*.[ch]) $(O)/.flags
 		$(CLANG) $(FUZZ_CFLAGS) -xc - -o $@.probe 2>/dev/null || { echo "$(CLANG) has no libFuzzer here (Debian: libclang-rt-14-dev)" > $@.skip; exit 0; }; \
 		rm -f $@.probe; $(CLANG) $(FUZZ_CFLAGS) $(filter %.c,$^) $(FUZZ_WRAPS) -pthread -ldl -o $@
 
+# The fuzz target of what reads saved files and expectations: all of cli/ built
+# by clang with AddressSanitizer and UBSan, into an O of its own.
+SAVED_FUZZ := $(O)/tests/fuzz/saved_fuzz
+FUZZ_PROBE := int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }
+$(SAVED_FUZZ): FORCE $(O)/bpf/alloctrace.skel.h
+	@mkdir -p $(@D)
+	$(Q)rm -f $@.skip; if echo '$(FUZZ_PROBE)' | $(CLANG) -fsanitize=fuzzer,address -xc - -o $@.probe 2>/dev/null; then \
+		rm -f $@.probe; $(MAKE) O=$(O)/fuzz CC=$(CLANG) SANITIZE=fuzzer-no-link,address,undefined $(O)/fuzz/saved_fuzz && \
+		ln -sf ../../fuzz/saved_fuzz $@; \
+	else echo "$(CLANG) has no libFuzzer here (Debian: libclang-rt-14-dev)" > $@.skip; fi
+$(O)/saved_fuzz: $(O)/tests/fuzz/saved_fuzz.o $(filter-out $(O)/cli/main.o,$(CLI_OBJS))
+	$(call say,LD,$@)
+	$(Q)$(CC) $(AT_CFLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(LDFLAGS) $(CLI_LIBS) -o $@
+
 .PHONY: fuzz
-fuzz: $(FUZZ) ## build the fuzz target of the allocator (clang, libFuzzer)
+fuzz: $(FUZZ) $(SAVED_FUZZ) ## build the fuzz targets of the allocator and of the CLI (clang, libFuzzer)
 
 .PHONY: tests
-tests: all $(UNIT_TESTS) $(ALLOC_TESTS) $(TEST_PROGRAMS) $(MALLOC_BENCHES) $(FUZZ) sanitized ## build everything and all tests
+tests: all $(UNIT_TESTS) $(ALLOC_TESTS) $(TEST_PROGRAMS) $(MALLOC_BENCHES) $(FUZZ) $(SAVED_FUZZ) sanitized ## build everything and all tests
 
 # The allocator under UBSan; the CLI and its unit tests under ASan and UBSan.
 .PHONY: sanitized ubsan asan
@@ -302,4 +316,4 @@ help: ## list the targets
 	@echo
 	@echo '  V=1 shows commands; STATIC=1 links all libraries but the C library in; O=DIR builds elsewhere.'
 
--include $(shell find $(O) -name '*.d' -not -path '$(O)/*san/*' -not -path '$(O)/static/*' 2>/dev/null)
+-include $(shell find $(O) -name '*.d' -not -path '$(O)/*san/*' -not -path '$(O)/static/*' -not -path '$(O)/fuzz/*' 2>/dev/null)

@@ -25,6 +25,17 @@ static bool is_zero(const void *data, size_t bytes)
 	return !bytes || (!*at && memcmp(at, at + 1, bytes - 1) == 0);
 }
 
+static bool is_pointer(const struct field *field)
+{
+	return field->kind == FIELD_KIND_STRING || field->kind == FIELD_KIND_STRINGS ||
+	       field->kind == FIELD_KIND_OWNED || field->kind == FIELD_KIND_LIST;
+}
+
+static bool is_array(const struct field *field)
+{
+	return field->cnt && field->kind != FIELD_KIND_FLAGS && field->kind != FIELD_KIND_ENUM;
+}
+
 /* JSON's integers are signed here: what does not fit is text. */
 static json_t *write_u64(uint64_t value)
 {
@@ -47,6 +58,28 @@ static json_t *write_flags(const struct field *field, uint32_t flags)
 	return array;
 }
 
+static json_t *write_enum(const struct field *field, const void *at)
+{
+	uint32_t value = field->bytes == sizeof(uint16_t) ? *(const uint16_t *)at : *(const uint32_t *)at;
+	char buf[16];
+	const char *name = value < field->cnt ? element_name(field, (int)value, buf) : NULL;
+
+	return name ? json_string(name) : json_null();
+}
+
+/* data: what the list is a member of. */
+static json_t *write_list(const struct field *field, const char *data)
+{
+	const char *at = *(char *const *)(data + field->offset);
+	size_t cnt = *(const size_t *)(data + field->cnt_offset);
+	json_t *array = json_array();
+
+	for (size_t i = 0; i < cnt; i++, at += field->bytes)
+		json_array_append_new(array, field->fields ? fields__write(field->fields, at)
+							   : json_integer(*(const uint32_t *)at));
+	return array;
+}
+
 static json_t *write_element(const struct field *field, const void *at)
 {
 	switch (field->kind) {
@@ -57,6 +90,7 @@ static json_t *write_element(const struct field *field, const void *at)
 	case FIELD_KIND_BOOL: return json_boolean(*(const bool *)at);
 	case FIELD_KIND_DOUBLE: return write_double(*(const double *)at);
 	case FIELD_KIND_FLAGS: return write_flags(field, *(const uint32_t *)at);
+	case FIELD_KIND_ENUM: return write_enum(field, at);
 	case FIELD_KIND_OBJECT: return fields__write(field->fields, at);
 	default: return NULL;
 	}
@@ -89,9 +123,13 @@ json_t *fields__write(const struct field *fields, const void *data)
 			json_text__set(object, field->key, *(char *const *)at);
 		else if (field->kind == FIELD_KIND_STRINGS && *(char **const *)at)
 			json_text__set_array(object, field->key, *(char **const *)at);
-		else if (field->kind == FIELD_KIND_STRING || field->kind == FIELD_KIND_STRINGS)
+		else if (field->kind == FIELD_KIND_OWNED && *(char *const *)at)
+			json_object_set_new(object, field->key, fields__write(field->fields, *(char *const *)at));
+		else if (field->kind == FIELD_KIND_LIST)
+			json_object_set_new(object, field->key, write_list(field, data));
+		else if (is_pointer(field))
 			continue;
-		else if (field->cnt && field->kind != FIELD_KIND_FLAGS)
+		else if (is_array(field))
 			json_object_set_new(object, field->key, write_array(field, at));
 		else
 			json_object_set_new(object, field->key, write_element(field, at));
@@ -222,6 +260,60 @@ static int read_strings(const struct field *field, const json_t *object, char **
 	return err == -EINVAL || err == -ENOENT ? wrong(reading, "is not a list of texts") : err;
 }
 
+static int read_enum(const struct field *field, const json_t *value, void *at, struct fields_reading *reading)
+{
+	const char *word = json_string_value(value);
+	char buf[16];
+
+	for (size_t i = 0; word && i < field->cnt; i++) {
+		const char *name = element_name(field, (int)i, buf);
+
+		if (!name || strcmp(name, word) != 0)
+			continue;
+		if (field->bytes == sizeof(uint16_t))
+			*(uint16_t *)at = (uint16_t)i;
+		else
+			*(uint32_t *)at = (uint32_t)i;
+		return 0;
+	}
+	return wrong(reading, "is no name that is known");
+}
+
+/* The structure is owned by data as soon as it is there. */
+static int read_owned(const struct field *field, const json_t *value, void **at, struct fields_reading *reading)
+{
+	if (*at)
+		return wrong(reading, "is there twice");
+	*at = calloc(1, field->bytes);
+	return *at ? fields__read(field->fields, value, *at, reading) : -ENOMEM;
+}
+
+static int read_list(const struct field *field, const json_t *value, char *data, struct fields_reading *reading)
+{
+	char **list = (char **)(data + field->offset);
+	size_t cnt = json_array_size(value), *list_cnt = (size_t *)(data + field->cnt_offset);
+	int64_t number = 0;
+	int err = 0;
+
+	if (!json_is_array(value) || *list)
+		return wrong(reading, "is not a list");
+	*list = calloc(cnt ? cnt : 1, field->bytes);
+	if (!*list)
+		return -ENOMEM;
+	for (*list_cnt = 0; *list_cnt < cnt && !err;) {
+		char *at = *list + *list_cnt * field->bytes;
+		const json_t *element = json_array_get(value, (*list_cnt)++);
+
+		if (field->fields) {
+			err = fields__read(field->fields, element, at, reading);
+			continue;
+		}
+		err = read_signed(element, 0, UINT32_MAX, &number, reading);
+		*(uint32_t *)at = (uint32_t)number;
+	}
+	return err;
+}
+
 static int read_element(const struct field *field, const json_t *value, void *at, struct fields_reading *reading)
 {
 	int64_t number = 0;
@@ -245,6 +337,8 @@ static int read_element(const struct field *field, const json_t *value, void *at
 		return 0;
 	case FIELD_KIND_DOUBLE: return read_double(value, at, reading);
 	case FIELD_KIND_FLAGS: return read_flags(field, value, at, reading);
+	case FIELD_KIND_ENUM: return read_enum(field, value, at, reading);
+	case FIELD_KIND_OWNED: return read_owned(field, value, at, reading);
 	default: return fields__read(field->fields, value, at, reading);
 	}
 }
@@ -304,17 +398,21 @@ static bool is_key_of(const struct field *field, const char *key)
 	       (!key[bytes] || (is_text && strcmp(key + bytes, "_latin1") == 0));
 }
 
-static int read_field(const struct field *field, const json_t *object, char *at, struct fields_reading *reading)
+/* data: what the field is a member of. */
+static int read_field(const struct field *field, const json_t *object, char *data, struct fields_reading *reading)
 {
 	const json_t *value = json_object_get(object, field->key);
+	char *at = data + field->offset;
 
 	if (!value)
 		return 0;
 	if (field->kind == FIELD_KIND_TEXT || field->kind == FIELD_KIND_STRING)
 		return read_text(field, object, at, reading);
+	if (field->kind == FIELD_KIND_LIST)
+		return read_list(field, value, data, reading);
 	if (field->kind == FIELD_KIND_STRINGS)
 		return read_strings(field, object, (char ***)at, reading);
-	if (field->cnt && field->kind != FIELD_KIND_FLAGS)
+	if (is_array(field))
 		return read_array(field, value, at, reading);
 	return read_element(field, value, at, reading);
 }
@@ -338,7 +436,7 @@ int fields__read(const struct field *fields, const json_t *object, void *data, s
 	for (field = fields; field->key && !err; field++) {
 		struct place place = enter(reading, field->key);
 
-		err = read_field(field, object, (char *)data + field->offset, reading);
+		err = read_field(field, object, data, reading);
 		leave(place, err);
 	}
 	return err;
@@ -362,7 +460,7 @@ static void set_element(const struct field *field, void *at)
 void fields__set_all(const struct field *fields, void *data)
 {
 	for (const struct field *field = fields; field->key; field++) {
-		size_t cnt = field->cnt && field->kind != FIELD_KIND_FLAGS ? field->cnt : 1;
+		size_t cnt = is_array(field) ? field->cnt : 1;
 
 		for (size_t i = 0; i < cnt; i++)
 			set_element(field, (char *)data + field->offset + i * field->bytes);

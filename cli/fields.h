@@ -33,7 +33,10 @@ enum field_kind {
 	FIELD_KIND_STRING,  /* char *, owned; NULL is absent */
 	FIELD_KIND_STRINGS, /* char **, NULL-terminated, owned; NULL is absent */
 	FIELD_KIND_FLAGS,   /* uint32_t of bits, by their names */
+	FIELD_KIND_ENUM,    /* uint16_t or uint32_t, by its name */
 	FIELD_KIND_OBJECT,  /* a structure with fields of its own */
+	FIELD_KIND_OWNED,   /* an owned pointer to one; NULL is absent */
+	FIELD_KIND_LIST,    /* an owned array, and the member (size_t) that has its length */
 };
 
 struct field {
@@ -42,7 +45,8 @@ struct field {
 	size_t offset, bytes;           /* bytes: of one element */
 	size_t cnt;                     /* elements of an array, or bits; 0: not an array */
 	const char *(*name)(int index); /* of an element or a bit; NULL as a result: there is none; NULL: its number */
-	const struct field *fields;     /* of an object */
+	const struct field *fields;     /* of an object; NULL in a list: uint32_t */
+	size_t cnt_offset;              /* of a list: where its length is */
 };
 
 #define FIELD_KIND_OF(pointer) \
@@ -92,6 +96,21 @@ struct field {
 			.kind = FIELD_KIND_OBJECT, .bytes = sizeof(FIELD_MEMBER(type, member)[0]),         \
 			.cnt = sizeof(FIELD_MEMBER(type, member)) / sizeof(FIELD_MEMBER(type, member)[0]), \
 			.name = (names), .fields = (its_fields),                                           \
+	}
+#define FIELD_ENUM(type, member, value_cnt, names)                                                               \
+	{                                                                                                        \
+		FIELD_PLACE(type, member), .kind = FIELD_KIND_ENUM, .bytes = sizeof(FIELD_MEMBER(type, member)), \
+					   .cnt = (value_cnt), .name = (names),                                  \
+	}
+#define FIELD_OWNED(type, member, its_fields)                                                                      \
+	{                                                                                                          \
+		FIELD_PLACE(type, member), .kind = FIELD_KIND_OWNED, .bytes = sizeof(*FIELD_MEMBER(type, member)), \
+					   .fields = (its_fields),                                                 \
+	}
+#define FIELD_LIST(type, member, cnt_member, its_fields)                                                          \
+	{                                                                                                         \
+		FIELD_PLACE(type, member), .kind = FIELD_KIND_LIST, .bytes = sizeof(*FIELD_MEMBER(type, member)), \
+					   .fields = (its_fields), .cnt_offset = offsetof(type, cnt_member),      \
 	}
 #define FIELD_END \
 	{         \

@@ -23,12 +23,15 @@ static const struct figure sums[] = {
 enum { SUM_CNT = sizeof(sums) / sizeof(sums[0]) };
 
 /* Short names: X(short, full). */
-#define SHORT_NAMES(X)                \
-	X("max_rss", "max_rss_bytes") \
-	X("final_rss", "final_rss_bytes")
+#define SHORT_NAMES(X)                    \
+	X("max_rss", "max_rss_bytes")     \
+	X("final_rss", "final_rss_bytes") \
+	X("refault.pages", "refault.returned_pages")
 
 /* What percents are of: X(part, whole). `errors` are of their calls anyway. */
-#define WHOLES(X) X("vmas.peak", "vmas.max_map_count")
+#define WHOLES(X)                            \
+	X("vmas.peak", "vmas.max_map_count") \
+	X("refault.returned_pages", "refault.released_pages")
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -70,6 +73,11 @@ static int add(struct figures *figures, const char *name, const char *path, bool
 	return 0;
 }
 
+static bool is_of_class_or_syscall(const char *path)
+{
+	return strncmp(path, "classes/", 8) == 0 || strncmp(path, "syscalls/", 9) == 0;
+}
+
 /* Every number below object. name and path: where it is; both are put back. */
 static int add_numbers(struct figures *figures, const json_t *object, char *name, char *path, bool is_of_run)
 {
@@ -83,7 +91,7 @@ static int add_numbers(struct figures *figures, const json_t *object, char *name
 		/* a class is named without "classes", and its calls without "calls" */
 		bool is_group = !path_bytes && (strcmp(key, "classes") == 0 || strcmp(key, "syscalls") == 0 ||
 						strcmp(key, "rusage") == 0);
-		bool is_itself = strcmp(key, "calls") == 0;
+		bool is_itself = strcmp(key, "calls") == 0 && is_of_class_or_syscall(path);
 
 		if (!is_group && !is_itself)
 			snprintf(name + name_bytes, FIGURE_NAME_BYTES - name_bytes, "%s%s", name_bytes ? "." : "", key);
@@ -174,10 +182,9 @@ const struct figure *figures__whole(const struct figures *figures, const struct 
 /* The detail of a class, syscall or allocator: not worth a place in a list of all. */
 static bool is_detail(const struct figure *figure)
 {
-	return (strncmp(figure->path, "classes/", 8) == 0 || strncmp(figure->path, "syscalls/", 9) == 0)
-		       ? !ends_with(figure->path, "/calls")
-		       : strncmp(figure->path, "self_", 5) == 0 ||
-				 strchr(figure->name, '.') != strrchr(figure->name, '.');
+	return is_of_class_or_syscall(figure->path) ? !ends_with(figure->path, "/calls")
+						    : strncmp(figure->path, "self_", 5) == 0 ||
+							      strchr(figure->name, '.') != strrchr(figure->name, '.');
 }
 
 /* A beginning that a name must have, and whether details are wanted. */

@@ -2,6 +2,7 @@
 /* The members of struct profile; see profile_fields.h. */
 #include "cli/profile_fields.h"
 
+#include "cli/callchain.h"
 #include "cli/profile.h"
 #include "cli/render.h"
 
@@ -174,6 +175,63 @@ static const struct field phase_fields[] = {
 	FIELD_END,
 };
 
+static const char *end_name(int end)
+{
+	return callchain__end_name(end);
+}
+
+static const char *origin_name(int origin)
+{
+	return callchain__origin_name(origin);
+}
+
+static const struct field frame_fields[] = {
+	FIELD(struct callchain_frame, word),
+	FIELD(struct callchain_frame, function),
+	FIELD(struct callchain_frame, module),
+	FIELD(struct callchain_frame, file),
+	FIELD(struct callchain_frame, line),
+	FIELD(struct callchain_frame, address),
+	FIELD(struct callchain_frame, offset),
+	FIELD(struct callchain_frame, is_deleted),
+	FIELD_END,
+};
+
+static const struct field chain_fields[] = {
+	FIELD(struct callchain_chain, first),
+	FIELD(struct callchain_chain, cnt),
+	FIELD(struct callchain_chain, guess_from),
+	FIELD_ENUM(struct callchain_chain, end, AT_END_CNT, end_name),
+	FIELD_ENUM(struct callchain_chain, origin, CALLCHAIN_ORIGIN_CNT, origin_name),
+	FIELD_END,
+};
+
+static const struct field path_fields[] = {
+	FIELD(struct callchain_path, chain),
+	FIELD_ENUM(struct callchain_path, class, AT_CLASS_CNT, class_name),
+	FIELD_ENUM(struct callchain_path, phase, AT_PHASE_CNT, phase_name),
+	FIELD(struct callchain_path, tgid),
+	FIELD(struct callchain_path, tid),
+	FIELD(struct callchain_path, call_cnt),
+	FIELD(struct callchain_path, sum_ns),
+	FIELD(struct callchain_path, bytes),
+	FIELD_END,
+};
+
+/* Numbers of frames and chains are checked in saved.c. */
+static const struct field callchain_fields[] = {
+	FIELD_LIST(struct callchains, frames, frame_cnt, frame_fields),
+	FIELD_LIST(struct callchains, frame_of, frame_of_cnt, NULL),
+	FIELD_LIST(struct callchains, chains, chain_cnt, chain_fields),
+	FIELD_LIST(struct callchains, paths, path_cnt, path_fields),
+	FIELD(struct callchains, is_by_thread),
+	FIELD(struct callchains, lost_cnt),
+	FIELD(struct callchains, cut_lost_cnt),
+	FIELD(struct callchains, note_lost_cnt),
+	FIELD(struct callchains, table_lost_cnt),
+	FIELD_END,
+};
+
 const struct field profile_fields[] = {
 	FIELD_TEXT(struct profile, version),
 	FIELD(struct profile, tier),
@@ -221,6 +279,7 @@ const struct field profile_fields[] = {
 	FIELD(struct profile, major_fault_cnt),
 	FIELD(struct profile, final_rss_bytes),
 	FIELD_FLAGS(struct profile, phases_seen, AT_PHASE_CNT, phase_name),
+	FIELD_OWNED(struct profile, callchains, callchain_fields),
 	FIELD_OBJECTS(struct profile, phases, phase_name, phase_fields),
 	FIELD_END,
 };

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "alloc/settings.h"
+#include "cli/callchain.h"
 #include "cli/cmd.h"
 #include "cli/gz.h"
 #include "cli/msg.h"
@@ -100,6 +101,22 @@ static int refuse(struct fields_reading *reading, const char *where, const char 
 	return -EINVAL;
 }
 
+/* Every number of a frame or a chain is one that there is. */
+static bool is_sound(const struct callchains *callchains)
+{
+	for (size_t i = 0; i < callchains->frame_of_cnt; i++)
+		if (callchains->frame_of[i] >= callchains->frame_cnt)
+			return false;
+	for (size_t i = 0; i < callchains->chain_cnt; i++)
+		if (callchains->chains[i].first > callchains->frame_of_cnt ||
+		    callchains->chains[i].cnt > callchains->frame_of_cnt - callchains->chains[i].first)
+			return false;
+	for (size_t i = 0; i < callchains->path_cnt; i++)
+		if (callchains->paths[i].chain >= callchains->chain_cnt || !callchains->paths[i].class)
+			return false;
+	return callchains->frames && callchains->frame_of && callchains->chains && callchains->paths;
+}
+
 /* What renderers take for granted. */
 static int check_profile(const struct profile *profile, struct fields_reading *reading)
 {
@@ -120,6 +137,8 @@ static int check_profile(const struct profile *profile, struct fields_reading *r
 		return refuse(reading, "tier", "is no tier");
 	if (profile->cpu_cnt < 1)
 		return refuse(reading, "cpu_cnt", "is not a number of CPUs");
+	if (profile->callchains && !is_sound(profile->callchains))
+		return refuse(reading, "callchains", "have a frame or a chain that there is not");
 	settings__tune_defaults(tune);
 	if (profile->tune && settings__parse_tune(profile->tune, tune, &error))
 		return refuse(reading, "tune", "is not a list of known tunables");
@@ -160,9 +179,11 @@ static int unpack(const char *data, size_t bytes, char **text, size_t *text_byte
 	if (gz__is_packed(data, bytes)) {
 		err = gz__unpack(data, bytes, SAVED_TEXT_MAX_BYTES, text, text_bytes);
 	} else {
-		*text = bytes > SAVED_TEXT_MAX_BYTES ? NULL : strndup(data, bytes);
+		*text = bytes > SAVED_TEXT_MAX_BYTES ? NULL : malloc(bytes);
 		*text_bytes = bytes;
 		err = bytes > SAVED_TEXT_MAX_BYTES ? -EFBIG : *text ? 0 : -ENOMEM;
+		if (!err)
+			memcpy(*text, data, bytes);
 	}
 	if (err == -EFBIG)
 		return because(why, err, "has more than %d MiB unpacked", SAVED_TEXT_MAX_BYTES >> 20);

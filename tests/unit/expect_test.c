@@ -82,6 +82,10 @@ static void test_terms(void **state)
 	assert_int_equal(expect.terms[0].phase, EXPECT_PHASE_ALL);
 	assert_string_equal(expect.terms[1].whole->name, "munmap");
 	assert_true(expect.terms[1].number == 0.05);
+	expect = understand("refault.pages<=5%", NULL);
+	assert_string_equal(expect.terms[0].figure->name, "refault.returned_pages");
+	assert_string_equal(expect.terms[1].whole->name, "refault.released_pages");
+	assert_string_equal(understand("stacks.calls<1", NULL).terms[0].figure->name, "stacks.calls");
 }
 
 static void test_units(void **state)

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 #include <zlib.h>
 
+#include "cli/callchain.h"
 #include "cli/gz.h"
 #include "cli/profile_fields.h"
 #include "cli/render.h"
@@ -196,6 +197,60 @@ static void test_all_comes_back(void **state)
 	profile__free(profile);
 }
 
+static struct callchains *new_callchains(void)
+{
+	struct callchains *chains = calloc(1, sizeof(*chains));
+	static const uint32_t frame_of[] = {1, 0};
+
+	assert_non_null(chains);
+	chains->frames = calloc(2, sizeof(*chains->frames));
+	chains->frames[0] = (struct callchain_frame){
+		.word = UINT64_MAX, .function = strdup("grow<\"a\">"), .module = strdup("/\xff/lib.so"), .line = 7};
+	chains->frames[1] = (struct callchain_frame){.word = 2, .address = 0x1234, .is_deleted = true};
+	chains->frame_cnt = 2;
+	chains->frame_of = memcpy(calloc(1, sizeof(frame_of)), frame_of, sizeof(frame_of));
+	chains->frame_of_cnt = 2;
+	chains->chains = calloc(2, sizeof(*chains->chains));
+	chains->chains[0].end = chains->chains[1].end = 1;
+	chains->chains[1].cnt = 2;
+	chains->chains[1].guess_from = UINT32_MAX;
+	chains->chain_cnt = 2;
+	chains->paths = calloc(1, sizeof(*chains->paths));
+	chains->paths[0] = (struct callchain_path){
+		.chain = 1, .class = AT_CLASS_MUNMAP, .phase = 1, .tgid = 9, .call_cnt = 1021, .sum_ns = 5};
+	chains->path_cnt = 1;
+	chains->lost_cnt = 3;
+	return chains;
+}
+
+static void test_callchains_come_back(void **state)
+{
+	struct profile *profile = full_profile();
+	char *text, why[SAVED_WHY_BYTES], *a, *b;
+	struct saved saved;
+
+	(void)state;
+	profile->callchains = new_callchains();
+	text = saved_text(profile);
+	if (saved__parse(text, strlen(text), &saved, why))
+		fail_msg("%s", why);
+	for (int is_json = 0; is_json < 2; is_json++) {
+		a = rendered(profile, is_json);
+		b = rendered(saved.profile, is_json);
+		assert_string_equal(a, b);
+		assert_non_null(strstr(a, "grow<"));
+		free(a);
+		free(b);
+	}
+	assert_memory_equal(saved.profile->callchains->paths, profile->callchains->paths,
+			    sizeof(struct callchain_path));
+	assert_true(saved.profile->callchains->frames[0].word == UINT64_MAX);
+	assert_string_equal(saved.profile->callchains->frames[0].module, "/\xff/lib.so");
+	saved__free(&saved);
+	free(text);
+	profile__free(profile);
+}
+
 /* Parses text, plain and packed; the outcome must be the same. */
 static int parse(const char *text, struct saved *saved, char why[SAVED_WHY_BYTES])
 {
@@ -308,6 +363,36 @@ static void test_wrong_values(void **state)
 	profile__free(profile);
 }
 
+static void test_wrong_callchains(void **state)
+{
+	static const char *const cases[][3] = {
+		{"\"frame_of\":[1,", "\"frame_of\":[2,", "'raw.callchains' have a frame"},
+		{"\"frame_of\":[1,", "\"frame_of\":[-1,", "'raw.callchains.frame_of' is too large or too small"},
+		{"\"first\":0,\"cnt\":2", "\"first\":1,\"cnt\":2", "'raw.callchains' have a frame"},
+		{"\"first\":0,\"cnt\":2", "\"first\":2,\"cnt\":4294967295", "'raw.callchains' have a frame"},
+		{"\"paths\":[{\"chain\":1", "\"paths\":[{\"chain\":2", "'raw.callchains' have a frame"},
+		{"\"class\":\"munmap\"", "\"class\":\"nonsense\"", "'raw.callchains.paths.class' is no name"},
+		{"\"paths\":[", "\"ways\":[", "'raw.callchains' have a frame"},
+	};
+	struct profile *profile = full_profile();
+	char *text;
+
+	(void)state;
+	profile->callchains = new_callchains();
+	text = saved_text(profile);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *raw = strstr(text, "\"raw\":"), *changed, *whole = NULL;
+
+		changed = with(raw, cases[i][0], cases[i][1]);
+		assert_true(asprintf(&whole, "%.*s%s", (int)(raw - text), text, changed) > 0);
+		assert_refused(whole, cases[i][2]);
+		free(changed);
+		free(whole);
+	}
+	free(text);
+	profile__free(profile);
+}
+
 /* What a later version of the same schema adds is left out, and said. */
 static void test_unknown_keys(void **state)
 {
@@ -358,6 +443,8 @@ static void test_truncated(void **state)
 	assert_packed_refused(longer, bytes + 1, "is damaged");
 	longer[bytes - 5] ^= 1; /* of the check sum */
 	assert_packed_refused(longer, bytes, "is damaged");
+	text[20] = 0; /* plain, and its length is not its string's */
+	assert_packed_refused(text, strlen(text + 21) + 21, "is not valid JSON");
 	free(longer);
 	free(packed);
 	free(text);
@@ -466,6 +553,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_member_is_forgotten),
 		cmocka_unit_test(test_all_comes_back),
+		cmocka_unit_test(test_callchains_come_back),
+		cmocka_unit_test(test_wrong_callchains),
 		cmocka_unit_test(test_foreign_and_newer),
 		cmocka_unit_test(test_wrong_values),
 		cmocka_unit_test(test_unknown_keys),
