@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/render_compare.h"
+#include "cli/render_plain.h"
 #include "cli/saved.h"
 #include "cli/scenarios.h"
 
@@ -41,6 +42,7 @@ enum {
 	OPT_NO_LEDGERS,
 	OPT_SAVE,
 	OPT_EXPECT,
+	OPT_FORMAT,
 };
 
 enum { DEFAULT_BLOCK_CNT = 10, DEFAULT_PRECISION_PERCENT = 2, PROGRAM_MAX = 64 };
@@ -48,8 +50,9 @@ enum { DEFAULT_BLOCK_CNT = 10, DEFAULT_PRECISION_PERCENT = 2, PROGRAM_MAX = 64 }
 struct compare_opts {
 	struct compare_configs configs;
 	const char *base, *tune, *output, *save, *html;
-	bool is_matrix, is_all, is_json, has_seed, has_precision;
+	bool is_matrix, is_all, has_seed, has_precision;
 	struct look_opts look;
+	enum render_format format;
 	struct compare_plan plan;
 	char *programs[PROGRAM_MAX];
 	size_t program_cnt;
@@ -75,7 +78,8 @@ static const struct argp_option options[] = {
 	{"show-output", OPT_SHOW_OUTPUT, NULL, 0, "Let the commands write to standard output", 1},
 	{"no-follow", OPT_NO_FOLLOW, NULL, 0, "Only the command's own process, not its children", 1},
 	{"user", OPT_USER, "USER", 0, "Run the command as USER (default: you, also under sudo)", 1},
-	{"json", 'j', NULL, 0, "Report as JSON", 2},
+	{"json", 'j', NULL, 0, "Report as JSON: --format json", 2},
+	{"format", OPT_FORMAT, "FORMAT", 0, "table, json, csv, markdown (default: table)", 2},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stdout, stderr with --show-output)", 2},
 	{"save", OPT_SAVE, "FILE", 0, "Save all runs and their settings, for 'alloctrace report'", 2},
 	{"expect", OPT_EXPECT, "EXPECTATION", 0,
@@ -221,7 +225,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_ALL: opts->is_all = true; return 0;
 	case OPT_BASE: opts->base = arg; return 0;
 	case OPT_TUNE: opts->tune = arg; return 0;
-	case 'j': opts->is_json = true; return 0;
+	case 'j': opts->format = RENDER_JSON; return 0;
+	case OPT_FORMAT: return render_plain__choose(arg, &opts->format) ? 0 : OPTIONS_SAID;
 	case 'o': opts->output = arg; return 0;
 	case OPT_HTML: opts->html = arg; return 0;
 	case OPT_SAVE: opts->save = arg; return 0;
@@ -278,30 +283,28 @@ static int choose_configs(struct compare_opts *opts, size_t *base)
 	return status ? status : compare_config__find(&opts->configs, opts->base, base);
 }
 
-static int render(FILE *out, const void *data)
-{
-	const struct compare_report *report = data;
-
-	return render_compare__json(out, report);
-}
-
-struct table_data {
+struct render_data {
 	const struct compare_report *report;
+	enum render_format format;
 	struct look look;
 };
 
-static int render_as_table(FILE *out, const void *data)
+static int render(FILE *out, const void *data)
 {
-	const struct table_data *table = data;
+	const struct render_data *shown = data;
 
-	return render_compare__table(out, table->report, &table->look);
+	return render_plain__comparison(out, shown->report, shown->format, &shown->look);
 }
 
 static int write_report(const struct compare_opts *opts, struct output *output, const struct compare_report *report)
 {
-	struct table_data table = {.report = report, .look = output__look(output, &opts->look)};
+	struct render_data data = {
+		.report = report,
+		.format = opts->format,
+		.look = output__look(output, &opts->look),
+	};
 
-	return opts->is_json ? output__write(output, render, report) : output__write(output, render_as_table, &table);
+	return output__write(output, render, &data);
 }
 
 static int render_as_html(FILE *out, const void *data)

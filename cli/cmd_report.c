@@ -7,27 +7,29 @@
 #include "cli/msg.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/render.h"
-#include "cli/render_compare.h"
+#include "cli/pair.h"
+#include "cli/render_plain.h"
 #include "cli/saved.h"
 
-enum { OPT_COLOR = 256, OPT_EXPECT };
+enum { OPT_COLOR = 256, OPT_EXPECT, OPT_FORMAT };
 
 struct report_opts {
-	const char *file, *output;
-	bool is_json;
+	const char *files[2]; /* NULL: not given */
+	const char *output;
+	enum render_format format;
 	enum color color;
 	struct expects expects;
 };
 
 struct report {
 	struct report_opts opts;
-	struct saved saved;
+	struct saved saved; /* what is shown */
 	struct output output;
 };
 
 static const struct argp_option options[] = {
-	{"json", 'j', NULL, 0, "Report as JSON", 0},
+	{"json", 'j', NULL, 0, "Report as JSON: --format json", 0},
+	{"format", OPT_FORMAT, "FORMAT", 0, "table, json, csv, markdown (default: table)", 0},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stdout)", 0},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 0},
 	{"expect", OPT_EXPECT, "EXPECTATION", 0,
@@ -41,7 +43,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	int chosen;
 
 	switch (key) {
-	case 'j': opts->is_json = true; return 0;
+	case 'j': opts->format = RENDER_JSON; return 0;
+	case OPT_FORMAT: return render_plain__choose(arg, &opts->format) ? 0 : OPTIONS_SAID;
 	case 'o': opts->output = arg; return 0;
 	case OPT_EXPECT: return expect__add(&opts->expects, arg) ? OPTIONS_SAID : 0;
 	case OPT_COLOR:
@@ -49,14 +52,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		opts->color = chosen;
 		return chosen < 0 ? OPTIONS_SAID : 0;
 	case ARGP_KEY_ARG:
-		if (opts->file) {
-			msg__error("report: one file, not '%s' as well", arg);
+		if (opts->files[1]) {
+			msg__error("report: one file, or two to compare, not '%s' as well", arg);
 			return OPTIONS_SAID;
 		}
-		opts->file = arg;
+		opts->files[opts->files[0] ? 1 : 0] = arg;
 		return 0;
 	case ARGP_KEY_END:
-		if (opts->file)
+		if (opts->files[0])
 			return 0;
 		msg__error("report: no file; 'alloctrace run --save FILE' makes one");
 		return OPTIONS_SAID;
@@ -67,10 +70,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 const struct argp cmd_report_argp = {
 	.options = options,
 	.parser = parse_option,
-	.args_doc = "FILE",
-	.doc = "Shows again what 'run --save' or 'compare --save' has saved, as it was shown then. Needs no "
-	       "privileges, "
-	       "and may run on another machine."
+	.args_doc = "FILE [FILE]",
+	.doc = "Shows again what --save has saved, as it was shown then; or sets two files against each other: two "
+	       "runs, "
+	       "or the configurations that two comparisons have in common. Needs no privileges, and may run on another "
+	       "machine."
 	       "\vExit status: 0, 1 when an expectation is not met, 2 wrong usage, 125 alloctrace failed, or the file "
 	       "is none of its own.",
 	.children = options_common,
@@ -79,16 +83,31 @@ const struct argp cmd_report_argp = {
 static int render(FILE *out, const void *data)
 {
 	const struct report *report = data;
-	const struct profile *profile = report->saved.profile;
 	struct look_opts look_opts = {.color = report->opts.color};
 	struct look look = output__look(&report->output, &look_opts);
-	struct render_opts opts = {.has_color = output__wants_color(&report->output, report->opts.color)};
+	struct render_opts opts = {.has_color = look.has_color};
 
-	if (profile)
-		return report->opts.is_json ? render__json(out, profile) : render__table(out, profile, &opts);
-	if (report->opts.is_json)
-		return render_compare__json(out, &report->saved.comparison->report);
-	return render_compare__table(out, &report->saved.comparison->report, &look);
+	return report->saved.profile
+		       ? render_plain__run(out, report->saved.profile, report->opts.format, &opts)
+		       : render_plain__comparison(out, &report->saved.comparison->report, report->opts.format, &look);
+}
+
+/* Of one file, or of both together. */
+static int read_files(struct report *report)
+{
+	struct saved both[2] = {0};
+	int status;
+
+	if (!report->opts.files[1])
+		return saved__read(report->opts.files[0], &report->saved);
+	status = saved__read(report->opts.files[0], &both[0]);
+	if (!status)
+		status = saved__read(report->opts.files[1], &both[1]);
+	if (!status)
+		status = pair__make(both, report->opts.files, &report->saved);
+	saved__free(&both[0]);
+	saved__free(&both[1]);
+	return status;
 }
 
 int cmd_report(int argc, char **argv)
@@ -100,7 +119,7 @@ int cmd_report(int argc, char **argv)
 
 	if (status)
 		return status;
-	status = saved__read(report.opts.file, &report.saved);
+	status = read_files(&report);
 	comparison = report.saved.comparison;
 	if (!status)
 		status = expect__parse_all(expects, comparison ? &comparison->configs : NULL);

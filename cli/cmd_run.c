@@ -15,6 +15,7 @@
 #include "cli/preload.h"
 #include "cli/render.h"
 #include "cli/render_callchain.h"
+#include "cli/render_plain.h"
 #include "cli/saved.h"
 #include "cli/session.h"
 
@@ -35,11 +36,13 @@ enum {
 	OPT_EXPECT,
 	OPT_FOLDED,
 	OPT_PPROF,
+	OPT_FORMAT,
 };
 
 struct run_opts {
 	const char *policy, *tune, *allocator, *user, *output, *save;
-	bool is_following, is_json, is_measuring_bpf;
+	bool is_following, is_measuring_bpf;
+	enum render_format format;
 	enum color color;
 	int tier;
 	unsigned ledgers; /* LEDGER_* */
@@ -66,7 +69,8 @@ static const struct argp_option options[] = {
 	{"no-follow", OPT_NO_FOLLOW, NULL, 0, "Only the command's own process, not its children", 0},
 	{"user", OPT_USER, "USER", 0, "Run the command as USER (default: you, also under sudo)", 0},
 	CALLCHAIN_OUTPUT_OPTIONS(OPT_CALLCHAIN, OPT_FOLDED, OPT_PPROF, 1),
-	{"json", 'j', NULL, 0, "Report as JSON", 1},
+	{"json", 'j', NULL, 0, "Report as JSON: --format json", 1},
+	{"format", OPT_FORMAT, "FORMAT", 0, "table, json, csv, markdown (default: table)", 1},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stderr)", 1},
 	{"save", OPT_SAVE, "FILE", 0, "Save all that was measured, for 'alloctrace report'", 1},
 	{"expect", OPT_EXPECT, "EXPECTATION", 0,
@@ -109,7 +113,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_ALLOCATOR: opts->allocator = arg; return 0;
 	case OPT_NO_FOLLOW: opts->is_following = false; return 0;
 	case OPT_USER: opts->user = arg; return 0;
-	case 'j': opts->is_json = true; return 0;
+	case 'j': opts->format = RENDER_JSON; return 0;
+	case OPT_FORMAT: return render_plain__choose(arg, &opts->format) ? 0 : OPTIONS_SAID;
 	case 'o': opts->output = arg; return 0;
 	case OPT_SAVE: opts->save = arg; return 0;
 	case OPT_EXPECT: return expect__add(&opts->expects, arg) ? OPTIONS_SAID : 0;
@@ -158,12 +163,7 @@ static int render(FILE *out, const void *data)
 	const struct run *run = data;
 	struct render_opts opts = {.has_color = output__wants_color(&run->output, run->opts.color)};
 
-	int err = run->opts.is_json ? render__json(out, run->measured.profile)
-				    : render__table(out, run->measured.profile, &opts);
-
-	if (!err && !run->opts.is_json && run->opts.callchain.is_asked)
-		err = render_callchain__tree(out, run->measured.profile);
-	return err;
+	return render_plain__run(out, run->measured.profile, run->opts.format, &opts);
 }
 
 static int prepare(struct run *run)
@@ -220,8 +220,10 @@ int cmd_run(int argc, char **argv)
 		status = session__run(&run.session, &run.measured);
 		has_report = !status;
 	}
-	if (has_report)
+	if (has_report) {
+		run.measured.profile->is_tree_asked = run.opts.callchain.is_asked;
 		status = output__write(&run.output, render, &run);
+	}
 	if (has_report && !status)
 		status = callchain_output__write(&run.opts.callchain, run.measured.profile);
 	if (has_report && run.opts.save && saved__write_profile(run.opts.save, run.measured.profile))

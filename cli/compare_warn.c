@@ -58,6 +58,22 @@ static void warn_runs(struct compare_report *report)
 		     SOME_BLOCKS);
 }
 
+/* Two saved files: what stood between them is in the differences. */
+static void warn_apart(struct compare_report *report)
+{
+	const struct profile *a = report->shown[0], *b = report->shown[1];
+
+	warn(report, "measured apart, not in turn: what the machine did differently then is in the differences%s",
+	     report->block_cnt == 1 ? "; one run each: no statistics are possible" : "");
+	if (strcmp(a->kernel, b->kernel) != 0 || a->cpu_cnt != b->cpu_cnt || a->ram_pages != b->ram_pages)
+		warn(report, "on different machines: Linux %s, %d CPUs, and Linux %s, %d CPUs", a->kernel, a->cpu_cnt,
+		     b->kernel, b->cpu_cnt);
+	if (strcmp(a->version, b->version) != 0)
+		warn(report, "by different versions: alloctrace %s and %s", a->version, b->version);
+	if (a->tier != b->tier)
+		warn(report, "with different tiers: %d and %d", a->tier, b->tier);
+}
+
 static void warn_load(struct compare_report *report)
 {
 	const struct compare_load *load = &report->load;
@@ -170,7 +186,10 @@ static void warn_notes(struct compare_report *report, const struct compare_progr
 void render_compare__warn(struct compare_report *report)
 {
 	report->warning_cnt = 0;
-	warn_runs(report);
+	if (report->is_apart)
+		warn_apart(report);
+	if (!report->is_apart || report->block_cnt > 1)
+		warn_runs(report);
 	warn_load(report);
 	for (size_t i = 0; i < report->program_cnt; i++) {
 		warn_notes(report, &report->programs[i]);

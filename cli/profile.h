@@ -121,6 +121,7 @@ struct profile {
 	uint64_t max_rss_bytes, minor_fault_cnt, major_fault_cnt;
 	uint64_t final_rss_bytes; /* most that one of them held when it asked to end; 0 = not known */
 
+	bool is_tree_asked;            /* callchains belong to the table, too */
 	struct callchains *callchains; /* owned; NULL = not kept. See cli/callchain.h */
 
 	uint32_t phases_seen; /* bit p: some process marked or was in phase p */

@@ -279,6 +279,7 @@ const struct field profile_fields[] = {
 	FIELD(struct profile, major_fault_cnt),
 	FIELD(struct profile, final_rss_bytes),
 	FIELD_FLAGS(struct profile, phases_seen, AT_PHASE_CNT, phase_name),
+	FIELD(struct profile, is_tree_asked),
 	FIELD_OWNED(struct profile, callchains, callchain_fields),
 	FIELD_OBJECTS(struct profile, phases, phase_name, phase_fields),
 	FIELD_END,

@@ -38,6 +38,7 @@ struct compare_report {
 	size_t block_cnt, wanted_block_cnt; /* wanted: at least, with a precision */
 	uint64_t seed;
 	bool is_matrix;
+	bool is_apart;            /* of two saved files: not measured in turn */
 	int signal;               /* that ended it early; 0 = none */
 	double precision_percent; /* blocks went on until times were within it; 0 = blocks were counted only */
 	bool is_out_of_time;      /* --time ended it */

@@ -149,6 +149,8 @@ static json_t *method_object(const struct compare_report *report)
 		json_object_set_new(method, "precise", json_boolean(!report->is_out_of_time && !report->signal));
 	}
 	json_object_set_new(method, "interrupted", json_boolean(report->signal));
+	if (report->is_apart)
+		json_object_set_new(method, "apart", json_true());
 	/* A 64-bit seed as text: numbers of JSON readers end at 2^53. */
 	json_object_set_new(method, "seed", json_sprintf("%llu", (unsigned long long)report->seed));
 	json_object_set_new(method, "confidence", json_real(STATS_CONFIDENCE_PERCENT / 100.0));

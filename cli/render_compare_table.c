@@ -115,6 +115,10 @@ static void print_runs(const struct table *table)
 	if (report->precision_percent > 0 && !report->is_out_of_time && !report->signal)
 		snprintf(until, sizeof(until), " (until times were within %g %% of their median)",
 			 report->precision_percent);
+	if (report->is_apart) {
+		format__line(table->out, "runs", "%zu of each, of two saved files", report->block_cnt);
+		return;
+	}
 	format__line(table->out, "runs", "%zu blocks of one run each in random order%s, after a warm-up; seed %llu",
 		     report->block_cnt, until, (unsigned long long)report->seed);
 }
@@ -179,7 +183,9 @@ static void print_verdicts(const struct table *table)
 		}
 		fprintf(table->out, "%-*s", NAME_WIDTH, config_name(table, config));
 		if (!has_saved && !has_cost)
-			fputs("~ no difference that could not be chance", table->out);
+			fputs(table->report->block_cnt == 1 ? "one run each: what differs may be chance"
+							    : "~ no difference that could not be chance",
+			      table->out);
 		print_moved(table, config, -1, has_cost ? "trades: saves " : "saves ");
 		print_moved(table, config, 1, has_saved ? "; costs " : "costs ");
 		if (has_saved && !has_cost)

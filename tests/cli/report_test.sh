@@ -72,6 +72,89 @@ lines' "$(cat raw.txt)" "$(printf '\033[31m')"
 "$AT" report odd.gz >again.txt
 same odd-arguments odd.txt again.txt
 
+# CSV and Markdown; a CSV reader gets the bytes back, and the figures of the JSON document.
+"$AT" report --format csv odd.gz >odd.csv
+"$AT" report --format markdown odd.gz >odd.md
+"$AT" report -j odd.gz >odd.json
+"$AT" run --allocator system --format csv -o live.csv -- true
+is csv-live "$(head -1 odd.csv)" "$(head -1 live.csv)"
+cat >check_run.py <<'END'
+import csv, json, re
+document = json.load(open('odd.json', encoding='utf-8'))
+command = b' '.join(word.encode('latin-1') for word in document['target']['command_latin1'])
+rows = list(csv.DictReader(open('odd.csv', encoding='latin-1', newline='')))
+assert len(rows) > 100, len(rows)
+assert all(row['command'].encode('latin-1') == command for row in rows), rows[0]
+assert all(None not in row and None not in row.values() for row in rows)
+def value(phase, part, name, figure):
+    return [row['value'] for row in rows
+            if (row['phase'], row['part'], row['name'], row['figure']) == (phase, part, name, figure)]
+total = document['total']
+if 'classes' in total:
+    for name, figures in total['classes'].items():
+        for figure, number in figures.items():
+            assert value('all', 'classes', name, figure) == [str(number)], (name, figure)
+assert value('run', 'rusage', '', 'wall_ns') == [str(document['rusage']['wall_ns'])]
+markdown = open('odd.md', encoding='utf-8').read()
+assert '\\x0a' in markdown.splitlines()[0] and '\\xff\\xfe raw' in markdown and '\033' not in markdown, markdown[:200]
+for lines in re.findall(r'(?:^\|.*\n)+', markdown, re.M):
+    cells = {len(re.findall(r'(?<!\\)\|', line)) for line in lines.splitlines()}
+    assert len(cells) == 1, lines
+END
+python3 check_run.py 2>err
+is csv-and-markdown 0 $?
+cat err
+"$AT" report --format csv compare.gz >compare.csv
+"$AT" report --format markdown compare.gz >compare.md
+cat >check_compare.py <<'END'
+import csv, json
+document = json.load(open('compare.json', encoding='utf-8'))
+rows = list(csv.DictReader(open('compare.csv', newline='')))
+seen = 0
+for program in document['programs']:
+    for config, figures in program['configurations'].items():
+        for key, figure in figures.items():
+            row, = [r for r in rows if (r['program'], r['configuration'], r['figure']) == (program['name'], config, key)]
+            assert float(row['median']) == figure['median'] and float(row['high']) == figure['high'], row
+            assert ('same' in figure) == bool(row['same']), row
+            seen += 1
+assert seen == len(rows) > 100, (seen, len(rows))
+END
+python3 check_compare.py 2>err
+is compare-csv 0 $?
+cat err
+has compare-markdown compare.md "| figure | none | trim |"
+fails unknown-format 2 "--format: unknown 'xml'; known: table, json, csv, markdown" report --format xml run.gz
+
+# Two files against each other.
+"$AT" run --tier 0 --policy -trim --save A.gz -o A.txt trim_loop --iterations 1021 >/dev/null
+"$AT" run --tier 0 --save B.gz -o B.txt trim_loop --iterations 1021 >/dev/null
+unprivileged "$AT" report A.gz B.gz >pair.txt 2>err
+has pair pair.txt "one run each: no statistics are possible"
+check pair-base grep -q '^  A.gz  *1,021 .*base$' pair.txt
+check pair-other grep -q '^  B.gz  *0 .*-100.0 %' pair.txt
+"$AT" report -j A.gz B.gz >pair.json
+is pair-json "-1021 True" "$(json pair.json '"%d %s" % (
+	d["programs"][0]["configurations"]["B.gz"]["calls.madvise.dontneed"]["difference"]["median"], d["method"]["apart"])')"
+fails pair-expect 1 "not met: 'calls(B.gz)>=calls(A.gz)'" report -o out.txt --expect 'calls(B.gz)>=calls(A.gz)' A.gz B.gz
+mkdir twice && cp A.gz twice/A.gz
+"$AT" report A.gz twice/A.gz >pair.txt
+has pair-same-name pair.txt "twice/A.gz"
+"$AT" report A.gz A.gz >pair.txt
+check pair-of-one grep -q '^  B\|  ~ the same in all' pair.txt
+for i in 1 2; do
+	"$AT" compare --tier 0 --runs $((i + 4)) --seed $i --policy none --policy trim --save pair$i.gz -o out.txt \
+		'trim_loop --iterations 1021' 2>err
+done
+unprivileged "$AT" report -j pair1.gz pair2.gz >pair.json
+is pair-of-comparisons "trim_loop --iterations 1021, none;trim_loop --iterations 1021, trim 5 True" "$(json pair.json '"%s %d %s" % (
+	";".join(p["name"] for p in d["programs"]), d["method"]["blocks"],
+	all(p["configurations"]["pair2.gz"]["calls"]["same"] for p in d["programs"]))')"
+"$AT" report pair1.gz pair2.gz >pair.txt
+has pair-of-comparisons-says pair.txt "measured apart, not in turn"
+fails pair-of-kinds 2 "is a run and 'pair1.gz' a comparison" report A.gz pair1.gz
+fails three-files 2 "not 'A.gz' as well" report A.gz A.gz A.gz
+
 # Where it cannot be written is said before the command runs; nothing is left.
 mkdir dir
 fails save-to-a-directory 125 "cannot save to 'dir': Is a directory" run --save dir -- touch ran

@@ -14,6 +14,7 @@
 #include "cli/profile_fields.h"
 #include "cli/render.h"
 #include "cli/render_json.h"
+#include "cli/render_plain.h"
 #include "cli/saved.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -24,18 +25,14 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t max_bytes, un
 enum { RUN_MAX = 64 };
 
 static struct figures figures;
-static char *good; /* a saved profile that is right, as text */
+static char *good[2]; /* a saved profile and a saved comparison that are right, as text */
 static FILE *null;
 
-int LLVMFuzzerInitialize(int *argc, char ***argv)
+static struct profile *new_profile(void)
 {
 	struct profile *profile = profile__new();
-	json_t *document;
 
-	(void)argc;
-	(void)argv;
-	null = fopen("/dev/null", "we");
-	if (!null || !profile || figures__list(&figures))
+	if (!profile)
 		abort();
 	profile->argv = calloc(2, sizeof(char *));
 	profile->argv[0] = strdup("a \"b\"");
@@ -46,26 +43,85 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	profile->phases[1].classes[AT_CLASS_MUNMAP].call_cnt = 3;
 	profile->phases[1].classes[AT_CLASS_MUNMAP].hist[40] = 3;
 	profile->phases[1].vmas.growth[AT_CLASS_MUNMAP] = -2;
-	document = render_json__document(profile);
-	json_object_clear(json_object_get(document, "phases"));
-	json_object_clear(json_object_get(document, "total"));
-	json_object_set_new(document, "raw", fields__write(profile_fields, profile));
-	good = json_dumps(document, JSON_COMPACT);
-	json_decref(document);
-	profile__free(profile);
-	return good ? 0 : 1;
+	return profile;
 }
 
-/* Now and then begins with what is right, so that changes reach the fields. */
+/* A text with the schema, and "raw": all that the loader reads. */
+static char *new_text(const char *schema, json_t *raw)
+{
+	json_t *document = json_pack("{s:s, s:o}", "schema", schema, "raw", raw);
+	char *text = json_dumps(document, JSON_COMPACT);
+
+	json_decref(document);
+	if (!text)
+		abort();
+	return text;
+}
+
+static char *new_comparison(const struct profile *profile)
+{
+	static const struct compare_configs configs = {
+		.all = {{.name = "none", .allocator = "bundled"}, {.name = "all", .allocator = "bundled"}}, .cnt = 2};
+	static char name[] = "program", notes[2][256];
+	const struct profile *shown[2] = {profile, profile};
+	struct compare_program program = {.name = name, .notes = notes, .comparison = compare__new(2, 0, true)};
+	struct compare_report report = {.configs = &configs, .shown = shown, .programs = &program, .program_cnt = 1};
+	char *text;
+
+	for (report.block_cnt = 0; report.block_cnt < 2; report.block_cnt++)
+		for (size_t config = 0; config < 2; config++)
+			if (compare__add(program.comparison, report.block_cnt, config, profile))
+				abort();
+	text = new_text(RENDER_JSON_COMPARISON, saved_compare__write(&report));
+	compare__free(program.comparison);
+	return text;
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	struct profile *profile = new_profile();
+
+	(void)argc;
+	(void)argv;
+	null = fopen("/dev/null", "we");
+	if (!null || figures__list(&figures))
+		abort();
+	good[0] = new_text(RENDER_JSON_PROFILE, fields__write(profile_fields, profile));
+	good[1] = new_comparison(profile);
+	profile__free(profile);
+	return 0;
+}
+
+/* Half of the time one value of what is right is changed: bytes that are changed at random are seldom JSON. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t bytes, size_t max_bytes, unsigned seed)
 {
-	size_t good_bytes = strlen(good);
+	static const char *const pieces[] = {"0",
+					     "-1",
+					     "7",
+					     "4294967295",
+					     "9223372036854775807",
+					     "1e18",
+					     "\"18446744073709551615\"",
+					     "null",
+					     "true",
+					     "[]",
+					     "{}",
+					     "\"\"",
+					     "\"x\"",
+					     "[[1,2],[3,4]]",
+					     "{\"5\":1}"};
+	const char *text = good[seed & 1], *piece = pieces[seed / 4 % (sizeof(pieces) / sizeof(pieces[0]))];
+	size_t at = seed / 64 % strlen(text), end;
 
-	if (seed % 64 == 0 && good_bytes <= max_bytes) {
-		memcpy(data, good, good_bytes);
-		bytes = good_bytes;
-	}
-	return LLVMFuzzerMutate(data, bytes, max_bytes);
+	if (seed & 2)
+		return LLVMFuzzerMutate(data, bytes, max_bytes);
+	at += strcspn(text + at, ":[");
+	if (!text[at])
+		return LLVMFuzzerMutate(data, bytes, max_bytes);
+	at++;
+	end = at + strcspn(text + at, ",]}");
+	bytes = (size_t)snprintf((char *)data, max_bytes, "%.*s%s%s", (int)at, text, piece, text + end);
+	return bytes < max_bytes ? bytes : max_bytes;
 }
 
 static void render_all(struct saved *saved)
@@ -77,6 +133,8 @@ static void render_all(struct saved *saved)
 	if (saved->profile) {
 		render__table(null, saved->profile, &opts);
 		render__json(null, saved->profile);
+		render_plain__csv(null, saved->profile);
+		render_plain__markdown(null, saved->profile);
 		return;
 	}
 	report = &saved->comparison->report;
@@ -87,6 +145,8 @@ static void render_all(struct saved *saved)
 	render_compare__warn(report);
 	render_compare__table(null, report, &look);
 	render_compare__json(null, report);
+	render_plain__compare_csv(null, report);
+	render_plain__compare_markdown(null, report);
 }
 
 static void parse_expectation(const uint8_t *data, size_t bytes)

@@ -18,6 +18,7 @@
 #include "cli/profile_fields.h"
 #include "cli/render.h"
 #include "cli/render_json.h"
+#include "cli/render_plain.h"
 #include "cli/saved.h"
 
 /* Marks the bytes that the fields say they are about. */
@@ -148,7 +149,7 @@ static char *rendered(const struct profile *profile, bool is_json)
 	size_t bytes = 0;
 	FILE *out = open_memstream(&text, &bytes);
 
-	assert_int_equal(is_json ? render__json(out, profile) : render__table(out, profile, &opts), 0);
+	assert_int_equal(render_plain__run(out, profile, is_json ? RENDER_JSON : RENDER_TABLE, &opts), 0);
 	fclose(out);
 	return text;
 }
