@@ -89,6 +89,17 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	good[0] = new_text(RENDER_JSON_PROFILE, fields__write(profile_fields, profile));
 	good[1] = new_comparison(profile);
 	profile__free(profile);
+	for (int i = 0; i < 2; i++) {
+		char why[SAVED_WHY_BYTES];
+		struct saved saved;
+
+		/* a target whose good texts are refused would test little */
+		if (saved__parse(good[i], strlen(good[i]), &saved, why)) {
+			fprintf(stderr, "good text %d is refused: %s\n", i, why);
+			abort();
+		}
+		saved__free(&saved);
+	}
 	return 0;
 }
 
