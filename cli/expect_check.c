@@ -77,8 +77,8 @@ static bool value_in_comparison(const struct source *source, const struct expect
 
 static bool value_of(const struct source *source, const struct expect_term *term, double *value)
 {
-	return source->document ? value_in_run(source, term->figure, term->phase, value)
-				: value_in_comparison(source, term, value);
+	return source->program ? value_in_comparison(source, term, value)
+			       : value_in_run(source, term->figure, term->phase, value);
 }
 
 /* Exact: an expectation may fail by 1. */

@@ -84,7 +84,7 @@ int gz__unpack(const char *packed, size_t packed_bytes, size_t most_bytes, char 
 		err = -EFBIG;
 	*text_bytes = stream.total_out;
 	inflateEnd(&stream);
-	if (!err) {
+	if (!err && *text) {
 		(*text)[*text_bytes] = 0;
 		return 0;
 	}
