@@ -61,6 +61,14 @@ static void *alloc_large(struct heap *heap, size_t bytes, size_t align, size_t *
 	if (UNLIKELY(bytes > PTRDIFF_MAX))
 		return NULL;
 	atm_heap_collect(heap);
+	if (LIKELY(align == atm_page_bytes)) {
+		large = atm_commit_take_last(heap, bytes);
+		if (LIKELY(large)) {
+			ATM_DECIDED(heap, COMMIT_REUSED, commit__reused, large->addr, bytes);
+			*dirty_bytes = large->map_bytes;
+			return large->addr;
+		}
+	}
 	large = atm_large_alloc(heap, bytes, align);
 	if (UNLIKELY(!large))
 		return NULL;
@@ -348,10 +356,22 @@ EXPORT void *malloc(size_t bytes)
 
 static __attribute__((noinline)) void free_slow(struct heap *heap, void *p)
 {
+	struct segment *segment = atm_segment_of(p);
 	unsigned band;
 
 	if (!p)
 		return;
+	if (LIKELY(atm_is_in_segment(p) && segment->heap == heap)) {
+		struct page_run *run = &segment->runs[segment->head[atm_page_of(segment, p)]];
+
+		/* A record of this kind lies at the first page of its run only. */
+		if (LIKELY(run->kind == RUN_USED && p == atm_run_addr(run))) {
+			heap->cell->requests.free_cnt[atm_band_of((size_t)run->page_cnt << atm_page_shift)]++;
+			atm_run_free(heap, run);
+			atm_check_sometimes(heap);
+			return;
+		}
+	}
 	band = atm_band_of(free_any(heap, p));
 	if (LIKELY(heap))
 		heap->cell->requests.free_cnt[band]++;

@@ -120,8 +120,8 @@ void atm_check_heap(struct heap *heap)
 			HOLDS(slab->kind == RUN_SLAB && slab->is_listed && slab->class == class, slab);
 }
 
-void atm_check_sometimes(struct heap *heap)
+void atm_check_now_and_then(struct heap *heap)
 {
-	if (UNLIKELY(atm_tune(ATM_TUNE_CHECK)) && (++heap->slow_cnt & 15) == 0)
+	if ((++heap->slow_cnt & 15) == 0)
 		atm_check_heap(heap);
 }

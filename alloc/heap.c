@@ -151,7 +151,7 @@ void atm_heap_free_remote(struct heap *owner, void *p)
 
 static size_t heap_trim(struct heap *heap, size_t pad_bytes);
 
-void atm_heap_collect(struct heap *heap)
+void atm_heap_collect_all(struct heap *heap)
 {
 	void **block, *next;
 

@@ -224,8 +224,22 @@ struct heap *atm_heap_lock_shared(void);
 void atm_heap_unlock_shared(void);
 /* Hands a block to the heap that owns its segment. */
 void atm_heap_free_remote(struct heap *owner, void *p);
-/* Frees what other threads have handed over. Cheap when there is nothing. */
-void atm_heap_collect(struct heap *heap);
+/* Frees what other threads have handed over, and trims where one of them asks for it. */
+void atm_heap_collect_all(struct heap *heap);
+
+/* Whether there is something of the kind. */
+static inline bool atm_heap_has_mail(struct heap *heap)
+{
+	return UNLIKELY(((uintptr_t)atomic_load_explicit(&heap->remote, memory_order_relaxed) |
+			 (uintptr_t)atomic_load_explicit(&heap->remote_large, memory_order_relaxed) |
+			 atomic_load_explicit(&heap->is_trim_wanted, memory_order_relaxed)) != 0);
+}
+
+static inline void atm_heap_collect(struct heap *heap)
+{
+	if (atm_heap_has_mail(heap))
+		atm_heap_collect_all(heap);
+}
 /* Gives back what the calling thread may touch; returns bytes given back or so. */
 size_t atm_heap_trim_all(size_t pad_bytes);
 /* Sums over all heaps; racy by nature, safe. */
@@ -351,6 +365,22 @@ struct large *atm_held_at(struct heap *heap, const void *addr);
 
 /* ---- policy_commit.c ---- */
 
+/*
+ * The mapping that the heap freed last, when it holds nothing else and that one
+ * is of the size wanted, else NULL: what atm_commit_take would do, in short.
+ */
+static inline struct large *atm_commit_take_last(struct heap *heap, size_t bytes)
+{
+	struct large *last = heap->held.last;
+
+	if (UNLIKELY(!last || heap->held.cnt != 1 || last->map_bytes - bytes >= atm_page_bytes))
+		return NULL;
+	heap->held.last = NULL;
+	heap->held.page_cnt = heap->held.cnt = 0;
+	atomic_store_explicit(&last->state, LARGE_USED, memory_order_relaxed);
+	return last;
+}
+
 /* A mapping of the heap's held set that fits; or NULL. */
 struct large *atm_commit_take(struct heap *heap, size_t bytes, size_t align);
 /* What becomes of a mapping that its heap has freed: held, or unmapped. */
@@ -401,7 +431,7 @@ void atm_config_start(void);
 
 /* Walks the heap's invariants and aborts on the first that does not hold. */
 void atm_check_heap(struct heap *heap);
-/* The same at some of the slow operations, when check=full. */
-void atm_check_sometimes(struct heap *heap);
+/* The same at each 16th call; policy.h calls it. */
+void atm_check_now_and_then(struct heap *heap);
 
 #endif

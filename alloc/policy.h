@@ -39,4 +39,14 @@ static inline void atm_count_call(enum atm_kind kind, long ret)
 		__atomic_fetch_add(&atmalloc_counters.live.error_cnt[kind], 1, __ATOMIC_RELAXED);
 }
 
+struct heap;
+void atm_check_now_and_then(struct heap *heap); /* check.c */
+
+/* A walk of the invariants at some of the slow operations, when check=full. */
+static inline void atm_check_sometimes(struct heap *heap)
+{
+	if (__builtin_expect(atm_tune(ATM_TUNE_CHECK) != 0, 0))
+		atm_check_now_and_then(heap);
+}
+
 #endif

@@ -153,8 +153,9 @@ static bool make_room(struct heap *heap, uint64_t pages)
 void atm_commit_put(struct heap *heap, struct large *large)
 {
 	uint64_t pages = pages_of(large);
+	bool has_room = heap->held.page_cnt + pages <= batch_pages(atm_policy());
 
-	if (!make_room(heap, pages) ||
+	if ((!has_room && !make_room(heap, pages)) ||
 	    (heap->held.page_cnt + pages > heap->quota_page_cnt && !quota_raise(heap, heap->held.page_cnt + pages))) {
 		unmap(heap, large);
 		return;

@@ -174,14 +174,21 @@ static int commit_meta(struct segment *segment, uint32_t up_to_page)
 	return err;
 }
 
-/* Makes the pages below up_to_page usable; -ENOMEM when the kernel refuses. */
+/* The records first: pages that are committed have theirs. */
+static int commit_to(struct segment *segment, uint32_t page)
+{
+	uint32_t have = segment->committed_page;
+	int err = commit_meta(segment, page);
+
+	return err ? err : atm_os_commit(atm_page_addr(segment, have), (size_t)(page - have) << atm_page_shift);
+}
+
+/* Makes the pages below up_to_page, which are not, usable; -ENOMEM when the kernel refuses. */
 static int segment_commit(struct heap *heap, struct segment *segment, uint32_t up_to_page)
 {
 	uint32_t have = segment->committed_page, step, want;
-	int err = commit_meta(segment, up_to_page);
+	int err;
 
-	if (err || LIKELY(up_to_page <= have))
-		return err;
 	step = (uint32_t)(heap->committed_page_cnt / 4);
 	if (step < COMMIT_STEP_MIN_BYTES >> atm_page_shift)
 		step = (uint32_t)(COMMIT_STEP_MIN_BYTES >> atm_page_shift);
@@ -190,10 +197,10 @@ static int segment_commit(struct heap *heap, struct segment *segment, uint32_t u
 	want = have + step > up_to_page ? have + step : up_to_page;
 	if (want > segment->page_cnt)
 		want = segment->page_cnt;
-	err = atm_os_commit(atm_page_addr(segment, have), (size_t)(want - have) << atm_page_shift);
+	err = commit_to(segment, want);
 	if (err && want > up_to_page) {
 		want = up_to_page;
-		err = atm_os_commit(atm_page_addr(segment, have), (size_t)(want - have) << atm_page_shift);
+		err = commit_to(segment, want);
 	}
 	if (err)
 		return err;
@@ -312,19 +319,15 @@ static struct page_run *alloc_from_bins(struct heap *heap, uint32_t page_cnt, en
 static struct page_run *alloc_from_top(struct heap *heap, struct segment *segment, uint32_t page_cnt,
 				       enum run_kind kind, size_t *dirty_bytes)
 {
-	uint32_t page = segment->top_page;
+	uint32_t page = segment->top_page, end = page + page_cnt, dirty = segment->dirty_page;
 
-	if (segment->page_cnt - page < page_cnt || segment_commit(heap, segment, page + page_cnt))
+	if (UNLIKELY(segment->page_cnt - page < page_cnt) ||
+	    (UNLIKELY(end > segment->committed_page) && segment_commit(heap, segment, end)))
 		return NULL;
-	*dirty_bytes = 0;
-	if (segment->dirty_page > page) {
-		uint32_t dirty = segment->dirty_page - page;
-
-		*dirty_bytes = (size_t)(dirty < page_cnt ? dirty : page_cnt) << atm_page_shift;
-	}
-	segment->top_page = page + page_cnt;
-	if (segment->dirty_page < segment->top_page)
-		segment->dirty_page = segment->top_page;
+	*dirty_bytes = (size_t)((dirty < end ? dirty : end) - page) << atm_page_shift;
+	segment->top_page = end;
+	if (dirty < end)
+		segment->dirty_page = end;
 	run_init(segment, page, page_cnt, kind);
 	return &segment->runs[page];
 }
@@ -574,7 +577,8 @@ static bool run_grow(struct heap *heap, struct segment *segment, struct page_run
 	struct page_run *behind = &segment->runs[end];
 
 	if (end == segment->top_page) {
-		if (segment->page_cnt - end < more || segment_commit(heap, segment, end + more))
+		if (segment->page_cnt - end < more ||
+		    (end + more > segment->committed_page && segment_commit(heap, segment, end + more)))
 			return false;
 		segment->top_page = end + more;
 		if (segment->dirty_page < segment->top_page)
