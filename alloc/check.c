@@ -99,7 +99,9 @@ static void check_lists(struct heap *heap, uint32_t free_cnt)
 		for (struct page_run *run = heap->quick[i]; run; run = run->next, quick_pages += i)
 			HOLDS(run->kind == RUN_CACHED && run->page_cnt == i, run);
 	HOLDS(quick_pages == heap->quick_page_cnt && quick_pages <= PAGE_CACHE_PAGES, heap);
+	atm_held_enter(heap);
 	check_held(heap);
+	atm_held_leave(heap);
 	for (uint32_t i = 0; i < heap->tail_cnt; i++) {
 		HOLDS(heap->tails[i]->state == LARGE_CACHED, heap->tails[i]);
 		tail_pages += (uint32_t)(heap->tails[i]->map_bytes >> atm_page_shift);

@@ -37,17 +37,28 @@ enum { ATM_POLICIES(X) POLICY_NONE = 0, POLICY_ALL = (1 << POLICY_CNT) - 1 };
 	X(GROW, grow, GROW, 0, "how a block that cannot grow in place moves")                            \
 	X(COMMIT_BATCH, commit_batch, PAGES, 0, "pages that a heap's freed mappings may hold")           \
 	X(COMMIT_HOLD, commit_hold, MS, 10000, "how long an unused mapping is held")                     \
+	X(COMMIT_RECLAIM, commit_reclaim, RECLAIM, 0, "who gives it back then")                          \
 	X(TRIM_THRESHOLD, trim_threshold, BYTES, 0, "free top at which it is released")                  \
 	X(CHECK, check, CHECK, 0, "invariant walkers")
 
 /* Words of the tunables that are not numbers: X(unit, word, value). */
-#define ATM_TUNE_WORDS(X)  \
-	X(GROW, mremap, 0) \
-	X(GROW, copy, 1)   \
-	X(CHECK, basic, 0) \
+#define ATM_TUNE_WORDS(X)      \
+	X(RECLAIM, request, 0) \
+	X(RECLAIM, thread, 1)  \
+	X(GROW, mremap, 0)     \
+	X(GROW, copy, 1)       \
+	X(CHECK, basic, 0)     \
 	X(CHECK, full, 1)
 
-enum atm_unit { ATM_UNIT_INVALID, ATM_UNIT_BYTES, ATM_UNIT_PAGES, ATM_UNIT_MS, ATM_UNIT_GROW, ATM_UNIT_CHECK };
+enum atm_unit {
+	ATM_UNIT_INVALID,
+	ATM_UNIT_BYTES,
+	ATM_UNIT_PAGES,
+	ATM_UNIT_MS,
+	ATM_UNIT_GROW,
+	ATM_UNIT_CHECK,
+	ATM_UNIT_RECLAIM
+};
 #define X(id, name, unit, dflt, help) ATM_TUNE_##id,
 enum atm_tunable { ATM_TUNABLES(X) ATM_TUNE_CNT };
 #undef X

@@ -60,7 +60,7 @@ static struct heap *heap_new(void)
 	}
 	heap_cnt++;
 	heap->next_heap = all_heaps;
-	all_heaps = heap;
+	__atomic_store_n(&all_heaps, heap, __ATOMIC_RELEASE);
 	return heap;
 }
 
@@ -204,6 +204,11 @@ size_t atm_heap_trim_all(size_t pad_bytes)
 	return (page_cnt << atm_page_shift) + atm_stack_trim();
 }
 
+struct heap *atm_heap_first(void)
+{
+	return __atomic_load_n(&all_heaps, __ATOMIC_ACQUIRE);
+}
+
 void atm_heap_sums(struct heap_sums *sums)
 {
 	*sums = (struct heap_sums){0};
@@ -223,6 +228,7 @@ static void fork_prepare(void)
 {
 	atm_lock_acquire(&shared_lock);
 	atm_lock_acquire(&heaps_lock);
+	atm_reclaim_fork_prepare();
 	atm_stack_fork_prepare();
 	atm_large_fork_prepare();
 	atm_meta_fork_prepare();
@@ -233,6 +239,7 @@ static void fork_parent(void)
 	atm_meta_fork_parent();
 	atm_large_fork_parent();
 	atm_stack_fork_parent();
+	atm_reclaim_fork_parent();
 	atm_lock_release(&heaps_lock);
 	atm_lock_release(&shared_lock);
 }
@@ -247,6 +254,7 @@ static void fork_child(void)
 	atm_meta_fork_child();
 	atm_large_fork_child();
 	atm_stack_fork_child();
+	atm_reclaim_fork_child();
 	atm_lock_reset(&heaps_lock);
 	atm_lock_reset(&shared_lock);
 	for (struct heap *heap = all_heaps; heap; heap = heap->next_heap)

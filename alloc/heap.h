@@ -134,6 +134,8 @@ struct heap {
 	uint32_t exit_round_cnt;
 	uint32_t slow_cnt;          /* check=full walks at some of the slow operations */
 	atomic_bool is_trim_wanted; /* set by another thread's malloc_trim */
+	bool is_at_held;            /* whoever has the heap uses the held set; see reclaim.c */
+	bool is_reclaimed;          /* the library's own thread does, or wants to */
 
 	_Alignas(64) _Atomic(void *) remote; /* blocks that other threads freed */
 	/* Mappings that other threads freed, linked by older; ATM_REMOTE_CLOSED while no thread has this heap. */
@@ -243,6 +245,9 @@ static inline void atm_heap_collect(struct heap *heap)
 /* Gives back what the calling thread may touch; returns bytes given back or so. */
 size_t atm_heap_trim_all(size_t pad_bytes);
 /* Sums over all heaps; racy by nature, safe. */
+/* All heaps, linked by next_heap; there are never fewer. */
+struct heap *atm_heap_first(void);
+
 struct heap_sums {
 	uint64_t heap_cnt, committed_page_cnt, used_page_cnt;
 	uint64_t held_page_cnt, held_cnt; /* pages: with what other threads have handed over */
@@ -365,19 +370,51 @@ struct large *atm_held_at(struct heap *heap, const void *addr);
 
 /* ---- policy_commit.c ---- */
 
+/* ---- reclaim.c: the library's own thread, where tunable commit_reclaim asks for it ---- */
+
+/* Starts it, unless it runs. Not while at a held set; may allocate. */
+void atm_reclaim_start(void);
+/* Waits until it has left the heaps' held sets. */
+void atm_reclaim_wait(struct heap *heap);
+void atm_reclaim_fork_prepare(void);
+void atm_reclaim_fork_parent(void);
+void atm_reclaim_fork_child(void);
+
+/* Around every use of a heap's held set. Not recursive. */
+static inline void atm_held_enter(struct heap *heap)
+{
+	for (;;) {
+		__atomic_store_n(&heap->is_at_held, true, __ATOMIC_RELAXED);
+		atomic_signal_fence(memory_order_seq_cst); /* the thread's membarrier does the rest */
+		if (LIKELY(!__atomic_load_n(&heap->is_reclaimed, __ATOMIC_ACQUIRE)))
+			return;
+		atm_reclaim_wait(heap);
+	}
+}
+
+static inline void atm_held_leave(struct heap *heap)
+{
+	__atomic_store_n(&heap->is_at_held, false, __ATOMIC_RELEASE);
+}
+
 /*
  * The mapping that the heap freed last, when it holds nothing else and that one
  * is of the size wanted, else NULL: what atm_commit_take would do, in short.
  */
 static inline struct large *atm_commit_take_last(struct heap *heap, size_t bytes)
 {
-	struct large *last = heap->held.last;
+	struct large *last;
 
-	if (UNLIKELY(!last || heap->held.cnt != 1 || last->map_bytes - bytes >= atm_page_bytes))
-		return NULL;
-	heap->held.last = NULL;
-	heap->held.page_cnt = heap->held.cnt = 0;
-	atomic_store_explicit(&last->state, LARGE_USED, memory_order_relaxed);
+	atm_held_enter(heap);
+	last = heap->held.last;
+	if (LIKELY(last && heap->held.cnt == 1 && last->map_bytes - bytes < atm_page_bytes)) {
+		heap->held.last = NULL;
+		heap->held.page_cnt = heap->held.cnt = 0;
+		atomic_store_explicit(&last->state, LARGE_USED, memory_order_relaxed);
+	} else {
+		last = NULL;
+	}
+	atm_held_leave(heap);
 	return last;
 }
 
@@ -402,6 +439,8 @@ struct large *atm_commit_take_at(struct heap *heap, const void *addr, size_t byt
 void atm_commit_fork_child(struct heap *heap);
 /* Releases everything that the heap holds; returns pages. */
 size_t atm_commit_release_all(struct heap *heap);
+/* What reclaim.c does with a heap, at whose held set nobody else is. */
+void atm_commit_reclaim(struct heap *heap);
 
 /* ---- policy_realloc.c ---- */
 

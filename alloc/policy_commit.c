@@ -106,6 +106,7 @@ struct large *atm_commit_take(struct heap *heap, size_t bytes, size_t align)
 
 	if (heap->held.page_cnt == 0)
 		return NULL;
+	atm_held_enter(heap);
 	large = atm_held_find(heap, bytes, align);
 	if (LIKELY(large)) {
 		atm_held_take(heap, large, bytes);
@@ -114,21 +115,28 @@ struct large *atm_commit_take(struct heap *heap, size_t bytes, size_t align)
 	}
 	if (heap->held.page_cnt)
 		release_expired(heap);
+	atm_held_leave(heap);
 	return large;
 }
 
 struct large *atm_commit_take_at(struct heap *heap, const void *addr, size_t bytes, bool makes_room)
 {
-	struct large *large = heap->held.page_cnt ? atm_held_at(heap, addr) : NULL;
+	struct large *large;
 
+	if (heap->held.page_cnt == 0)
+		return NULL;
+	atm_held_enter(heap);
+	large = atm_held_at(heap, addr);
 	if (large && large->map_bytes >= bytes) {
 		atm_held_take(heap, large, bytes);
 		ATM_DECIDED(heap, COMMIT_REUSED, commit__reused, large->addr, bytes);
-		return large;
+	} else if (large) {
+		if (makes_room)
+			release(heap, large);
+		large = NULL;
 	}
-	if (large && makes_room)
-		release(heap, large);
-	return NULL;
+	atm_held_leave(heap);
+	return large;
 }
 
 /* A mapping of its own heap, free. */
@@ -153,14 +161,20 @@ static bool make_room(struct heap *heap, uint64_t pages)
 void atm_commit_put(struct heap *heap, struct large *large)
 {
 	uint64_t pages = pages_of(large);
-	bool has_room = heap->held.page_cnt + pages <= batch_pages(atm_policy());
+	bool is_held;
 
-	if ((!has_room && !make_room(heap, pages)) ||
-	    (heap->held.page_cnt + pages > heap->quota_page_cnt && !quota_raise(heap, heap->held.page_cnt + pages))) {
+	atm_held_enter(heap);
+	is_held =
+		(heap->held.page_cnt + pages <= batch_pages(atm_policy()) || make_room(heap, pages)) &&
+		(heap->held.page_cnt + pages <= heap->quota_page_cnt || quota_raise(heap, heap->held.page_cnt + pages));
+	if (LIKELY(is_held))
+		hold(heap, large, heap->put_cnt++ % CLOCK_EVERY_CNT ? heap->clock_ms : read_clock(heap));
+	else
 		unmap(heap, large);
-		return;
-	}
-	hold(heap, large, heap->put_cnt++ % CLOCK_EVERY_CNT ? heap->clock_ms : read_clock(heap));
+	atm_held_leave(heap);
+	/* The shared heap's user has locks, and perhaps no life for another request. */
+	if (UNLIKELY(is_held && atm_tune(ATM_TUNE_COMMIT_RECLAIM)) && heap == atm_heap)
+		atm_reclaim_start();
 }
 
 /*
@@ -204,7 +218,7 @@ static struct large *take_remote(struct heap *heap, struct large *left)
 	return large == ATM_REMOTE_CLOSED ? NULL : large;
 }
 
-void atm_commit_collect(struct heap *heap)
+static void collect(struct heap *heap)
 {
 	struct large *large, *next;
 	uint64_t now;
@@ -231,6 +245,20 @@ void atm_commit_collect(struct heap *heap)
 	}
 }
 
+void atm_commit_collect(struct heap *heap)
+{
+	atm_held_enter(heap);
+	collect(heap);
+	atm_held_leave(heap);
+}
+
+void atm_commit_reclaim(struct heap *heap)
+{
+	collect(heap);
+	if (heap->held.page_cnt)
+		release_expired(heap);
+}
+
 void atm_commit_open(struct heap *heap)
 {
 	atomic_store_explicit(&heap->remote_large, NULL, memory_order_release);
@@ -240,11 +268,14 @@ void atm_commit_close(struct heap *heap)
 {
 	struct large *next;
 
+	/* From here on nothing comes in. */
 	for (struct large *large = take_remote(heap, ATM_REMOTE_CLOSED); large; large = next) {
 		next = large->older;
 		atomic_fetch_sub_explicit(&heap->remote_page_cnt, pages_of(large), memory_order_relaxed);
 		quota_give(pages_of(large));
+		atm_held_enter(heap); /* the decision counters are the set's, too */
 		unmap(heap, large);
+		atm_held_leave(heap);
 	}
 	atm_commit_release_all(heap);
 }
@@ -267,10 +298,13 @@ void atm_commit_fork_child(struct heap *heap)
 
 size_t atm_commit_release_all(struct heap *heap)
 {
-	size_t pages = heap->held.page_cnt;
+	size_t pages;
 
+	atm_held_enter(heap);
+	pages = heap->held.page_cnt;
 	while (heap->held.page_cnt)
 		release(heap, atm_held_oldest(heap));
 	quota_return(heap);
+	atm_held_leave(heap);
 	return pages;
 }

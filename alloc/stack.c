@@ -15,8 +15,10 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,6 +38,8 @@
 
 /* What glibc demands of a stack beyond the static TLS (MINIMAL_REST_STACK). */
 #define REST_BYTES 2048
+/* Beyond what the C library needs: the helper calls nothing deep. */
+#define HELPER_STACK_BYTES ((size_t)32 << 10)
 
 union start {
 	void *(*posix)(void *);
@@ -645,6 +649,27 @@ EXPORT int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
 		pthread_attr_setguardsize(attr, stack->guard_bytes);
 	atm_lock_release(&lock);
 	return 0;
+}
+
+int atm_stack_start_helper(void *(*run)(void *))
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int saved_errno = errno, err;
+
+	resolve();
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr,
+				  (size_t)PTHREAD_STACK_MIN + atm_page_round(real.tls_bytes) + HELPER_STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = real.pthread_create(&thread, &attr, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	errno = saved_errno;
+	return err;
 }
 
 static int thrd_error_of(int err)

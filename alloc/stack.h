@@ -33,4 +33,10 @@ void atm_stack_fork_child(void);
  */
 int atm_stack_map(size_t bytes, size_t guard_bytes, void **addr);
 
+/*
+ * Starts a detached thread of the library's own, with all signals blocked and a
+ * small stack of the C library's. Returns 0 or an error number; keeps errno.
+ */
+int atm_stack_start_helper(void *(*run)(void *));
+
 #endif

@@ -196,7 +196,7 @@ json_t *render_json__tune(const char *tune)
 
 #define X(id, name, unit, dflt, help)                                                                          \
 	if (strlen(#name) == name_bytes && memcmp(at, #name, name_bytes) == 0) {                               \
-		if (ATM_UNIT_##unit == ATM_UNIT_GROW || ATM_UNIT_##unit == ATM_UNIT_CHECK)                     \
+		if (ATM_UNIT_##unit >= ATM_UNIT_GROW)                                                          \
 			json_object_set_new(object, #name, json_stringn(equals + 1, at + bytes - equals - 1)); \
 		else                                                                                           \
 			set_number(object, #name, values[ATM_TUNE_##id]);                                      \

@@ -181,10 +181,20 @@ static void exchange(struct worker *worker, struct block *block)
 
 static void change_settings(struct worker *worker)
 {
-	static const char *const tunes[] = {"grow=copy",         "grow=mremap",      "realloc_keep=0",
-					    "realloc_keep=256K", "trim_threshold=0", "trim_threshold=8K",
-					    "commit_batch=0",    "commit_batch=600", "commit_hold=0",
-					    "commit_hold=10000", "stack_cache=0",    "stack_cache=40M"};
+	static const char *const tunes[] = {"grow=copy",
+					    "grow=mremap",
+					    "realloc_keep=0",
+					    "realloc_keep=256K",
+					    "trim_threshold=0",
+					    "trim_threshold=8K",
+					    "commit_batch=0",
+					    "commit_batch=600",
+					    "commit_hold=0",
+					    "commit_hold=10000",
+					    "stack_cache=0",
+					    "stack_cache=40M",
+					    "commit_reclaim=thread",
+					    "commit_reclaim=request"};
 	static const char *const policies[] = {"all",     "none",   "+trim",   "-trim",      "-realloc",
 					       "-commit", "commit", "realloc", "trim,commit"};
 
