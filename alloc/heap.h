@@ -300,7 +300,21 @@ static inline void atm_small_free(struct heap *heap, const struct segment *segme
 /* Gives every unused slab back to the runs. */
 void atm_small_trim(struct heap *heap);
 
-/* ---- run.c: segments and page runs ---- */
+/* ---- segment.c ---- */
+
+/* A new segment of the heap with room for page_cnt pages. NULL: out of memory. */
+struct segment *atm_segment_new(struct heap *heap, uint32_t page_cnt);
+/* Gives an empty segment back, unless the heap does well to keep it. */
+void atm_segment_drop(struct heap *heap, struct segment *segment);
+/* Makes the pages below up_to_page, which are not all, usable; -ENOMEM when the kernel refuses. */
+int atm_segment_commit(struct heap *heap, struct segment *segment, uint32_t up_to_page);
+
+static inline bool atm_segment_is_empty(const struct segment *segment)
+{
+	return segment->top_page == segment->first_page;
+}
+
+/* ---- run.c: page runs ---- */
 
 /* Sets *dirty_bytes to how many bytes from the start may be non-zero. NULL: out of memory. */
 struct page_run *atm_run_alloc(struct heap *heap, uint32_t page_cnt, enum run_kind kind, size_t *dirty_bytes);

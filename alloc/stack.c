@@ -32,6 +32,7 @@
 #include "alloc/os.h"
 #include "alloc/policy.h"
 #include "alloc/probe.h"
+#include "alloc/stack_tree.h"
 #include "alloc/syscall.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -40,32 +41,6 @@
 #define REST_BYTES 2048
 /* Beyond what the C library needs: the helper calls nothing deep. */
 #define HELPER_STACK_BYTES ((size_t)32 << 10)
-
-union start {
-	void *(*posix)(void *);
-	int (*c11)(void *);
-};
-
-/* Of a thread that runs on a stack. Both set: waiting for the kernel to leave. */
-enum { THREAD_DETACHED = 1, THREAD_ENDED = 2 };
-
-/*
- * One mapped stack. All fields but the atomic ones belong to `lock`, or, while
- * has_thread and not yet created, to the creator.
- */
-struct stack {
-	struct stack *left, *right;  /* tree of all mapped stacks, by address */
-	struct stack *older, *newer; /* `cached` or `leaving`, whichever it is on */
-	char *base;
-	size_t map_bytes, guard_bytes;
-	bool has_thread;
-	bool is_orphan; /* cached in a forked child: its thread stayed in the parent */
-	bool is_c11;
-	union start start;
-	void *arg;
-	_Atomic pid_t tid; /* 0 until the thread runs */
-	_Atomic unsigned thread_state;
-};
 
 struct stack_list {
 	struct stack *oldest, *newest;
@@ -103,30 +78,56 @@ static struct {
 #define X(name) __typeof__(&(name)) name;
 	REAL_FUNCTIONS(X)
 #undef X
-	size_t tls_bytes, tls_align; /* static TLS, which the C library carves from a stack */
-	bool needs_exec;             /* stacks must be executable: not our business */
+	size_t tls_bytes, tls_align;          /* static TLS, which the C library carves from a stack */
+	_Atomic bool needs_exec;              /* stacks must be executable: not our business */
+	_Atomic unsigned long long seen_adds; /* objects loaded, when that was looked at */
 	_Atomic bool is_ready;
 } real;
 
 /* --- What the C library does --------------------------------------------- */
 
-/* Whether an object asks for executable stacks; the first one is the program. */
+/* Whether an object asks for executable stacks; ends at once when none has been loaded since the last time. */
 static int check_exec_stack(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
 	const ElfW(Ehdr) *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);
-	bool *needs_exec = arg;
+	unsigned long long *adds = arg;
 
 	(void)bytes;
+	if (info->dlpi_adds == *adds)
+		return 1;
 	if (vdso && info->dlpi_phdr == (const void *)((const char *)vdso + vdso->e_phoff))
 		return 0;
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
 		if (info->dlpi_phdr[i].p_type != PT_GNU_STACK)
 			continue;
-		*needs_exec |= info->dlpi_phdr[i].p_flags & PF_X;
-		return 0;
+		if (!(info->dlpi_phdr[i].p_flags & PF_X))
+			return 0;
+		break;
 	}
-	*needs_exec = true; /* the ABI's default for objects that do not say */
+	/* Also the ABI's default for objects that do not say. */
+	atomic_store_explicit(&real.needs_exec, true, memory_order_relaxed);
 	return 0;
+}
+
+static int read_adds(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	(void)bytes;
+	*(unsigned long long *)arg = info->dlpi_adds;
+	return 1;
+}
+
+/* Objects may be loaded at any time; once executable, the C library's stacks stay so. */
+static bool needs_exec_stacks(void)
+{
+	unsigned long long adds = 0, seen = atomic_load_explicit(&real.seen_adds, memory_order_acquire);
+
+	/* Read first: what is loaded meanwhile is looked at again next time. */
+	dl_iterate_phdr(read_adds, &adds);
+	if (adds != seen) {
+		dl_iterate_phdr(check_exec_stack, &seen);
+		atomic_store_explicit(&real.seen_adds, adds, memory_order_release);
+	}
+	return atomic_load_explicit(&real.needs_exec, memory_order_relaxed);
 }
 
 /* Idempotent: threads that come here at once find the same values. */
@@ -150,70 +151,15 @@ __attribute__((constructor)) static void resolve(void)
 		get_tls(&tls_bytes, &tls_align);
 	real.tls_bytes = (tls_bytes + tls_align - 1) / tls_align * tls_align;
 	real.tls_align = tls_align;
-	dl_iterate_phdr(check_exec_stack, &real.needs_exec);
 	atomic_store_explicit(&real.is_ready, true, memory_order_release);
 }
 
-/* --- All mapped stacks: a treap, its priorities hashed from the addresses -- */
-
-static uint32_t priority_of(const struct stack *stack)
-{
-	return (uint32_t)(((uintptr_t)stack->base >> 12) * 0x9e3779b97f4a7c15ull >> 32);
-}
-
-static void tree_insert(struct stack **root, struct stack *stack)
-{
-	struct stack **left = &stack->left, **right = &stack->right, *at;
-
-	while (*root && priority_of(*root) > priority_of(stack))
-		root = stack->base < (*root)->base ? &(*root)->left : &(*root)->right;
-	/* Splits what was there by address, below the new node. */
-	at = *root;
-	*root = stack;
-	while (at) {
-		if (at->base < stack->base) {
-			*left = at;
-			left = &at->right;
-			at = *left;
-		} else {
-			*right = at;
-			right = &at->left;
-			at = *right;
-		}
-	}
-	*left = *right = NULL;
-}
-
-static void tree_remove(struct stack **root, const struct stack *stack)
-{
-	struct stack *left = stack->left, *right = stack->right;
-
-	while (*root != stack)
-		root = stack->base < (*root)->base ? &(*root)->left : &(*root)->right;
-	while (left && right) {
-		struct stack **top = priority_of(left) > priority_of(right) ? &left : &right;
-
-		*root = *top;
-		root = top == &left ? &(*root)->right : &(*root)->left;
-		*top = *root;
-	}
-	*root = left ? left : right;
-}
+/* --- All mapped stacks ------------------------------------------------------- */
 
 /* The stack that holds the thread's descriptor; NULL when it is not ours. */
 static struct stack *find(pthread_t thread)
 {
-	struct stack *at = tree;
-
-	while (at) {
-		if ((uintptr_t)thread < (uintptr_t)at->base)
-			at = at->left;
-		else if ((uintptr_t)thread >= (uintptr_t)at->base + at->map_bytes)
-			at = at->right;
-		else
-			break;
-	}
-	return at;
+	return atm_stack_tree_find(tree, (uintptr_t)thread);
 }
 
 /* --- Stacks without a thread ---------------------------------------------- */
@@ -275,7 +221,7 @@ static size_t shrink_cache(size_t limit_bytes)
 		if (atm_os_unmap(stack->base, stack->map_bytes))
 			break;
 		list_remove(&cached, stack);
-		tree_remove(&tree, stack);
+		atm_stack_tree_remove(&tree, stack);
 		unmapped_bytes += stack->map_bytes;
 		stack->older = spare;
 		spare = stack;
@@ -331,7 +277,7 @@ static struct stack *map_stack(struct stack *stack, const struct shape *shape)
 		stack->guard_bytes = shape->guard_bytes;
 		stack->has_thread = true;
 		stack->is_orphan = false;
-		tree_insert(&tree, stack);
+		atm_stack_tree_insert(&tree, stack);
 	}
 	atm_lock_release(&lock);
 	return stack;
@@ -470,7 +416,8 @@ static bool get_shape(const pthread_attr_t *attr, struct shape *shape)
 	void *addr;
 
 	/* Never set, the address of a stack's end is NULL; setstack sees to it that a set one is not. */
-	if (real.needs_exec || pthread_attr_getstack(attr, &addr, &stack_bytes) || (uintptr_t)addr + stack_bytes != 0)
+	if (needs_exec_stacks() || pthread_attr_getstack(attr, &addr, &stack_bytes) ||
+	    (uintptr_t)addr + stack_bytes != 0)
 		return false;
 	if (pthread_attr_getstacksize(attr, &stack_bytes) || pthread_attr_getguardsize(attr, &guard_bytes))
 		return false;

@@ -6,6 +6,7 @@
  *
  * stack_answers_tls.c is the same program with a large static TLS.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -361,7 +362,13 @@ int main(int argc, char **argv)
 		try_default();
 		return 0;
 	}
-	if (argc > 1 && strcmp(argv[1], "--code") == 0) {
+	if (argc > 1 && strncmp(argv[1], "--code", 6) == 0) {
+		/* --code=LIBRARY: one that is loaded after the first thread. */
+		if (argv[1][6] == '=') {
+			try_default();
+			if (!dlopen(argv[1] + 7, RTLD_NOW))
+				printf("%s\n", dlerror());
+		}
 		try_code_on_stack();
 		return 0;
 	}

@@ -242,16 +242,15 @@ static void locked_memory_allows_what_it_did(void **state)
 	compare_answers("stack_answers", "--locked", 0);
 }
 
-/* A copy of stack_answers that asks for executable stacks, as objects with trampolines do. */
-static void make_exec_stack_copy(const char *copy)
+/* A copy that asks for executable stacks, as objects with trampolines do. */
+static void make_exec_stack_copy(const char *original, const char *copy)
 {
-	char original[512], *image;
+	char *image;
 	size_t bytes;
 	Elf64_Ehdr *header;
 	Elf64_Phdr *segments;
 	FILE *file;
 
-	snprintf(original, sizeof(original), "%s/tests/alloc/stack_answers", out_dir);
 	image = malloc(16 << 20);
 	assert_non_null(image);
 	file = fopen(original, "re");
@@ -273,15 +272,35 @@ static void make_exec_stack_copy(const char *copy)
 
 static void executable_stacks_stay_executable(void **state)
 {
-	char copy[] = "/tmp/atmalloc-stack-test-XXXXXX";
+	char copy[] = "/tmp/atmalloc-stack-test-XXXXXX", original[512];
 	char *text;
 
 	(void)state;
+	snprintf(original, sizeof(original), "%s/tests/alloc/stack_answers", out_dir);
 	close(mkstemp(copy));
-	make_exec_stack_copy(copy);
+	make_exec_stack_copy(original, copy);
 	text = output_of(copy, "--code", getenv("LD_PRELOAD"), 0);
 	unlink(copy);
 	assert_string_equal(text, "code on a stack: create=0 join=0 result=42\n");
+	free(text);
+}
+
+/* A library that is loaded later makes all stacks of later threads executable. */
+static void executable_stacks_by_dlopen(void **state)
+{
+	char copy[] = "/tmp/atmalloc-stack-test-XXXXXX", program[512], arg[64];
+	char *text;
+	Dl_info info;
+
+	(void)state;
+	assert_true(dladdr(dlsym(dlopen("libm.so.6", RTLD_NOW), "cbrt"), &info));
+	close(mkstemp(copy));
+	make_exec_stack_copy(info.dli_fname, copy);
+	snprintf(program, sizeof(program), "%s/tests/alloc/stack_answers", out_dir);
+	snprintf(arg, sizeof(arg), "--code=%s", copy);
+	text = output_of(program, arg, getenv("LD_PRELOAD"), 0);
+	unlink(copy);
+	assert_non_null(strstr(text, "\ncode on a stack: create=0 join=0 result=42\n"));
 	free(text);
 }
 
@@ -796,6 +815,7 @@ int main(void)
 		TEST(default_size_follows_the_limit),
 		TEST(locked_memory_allows_what_it_did),
 		TEST(executable_stacks_stay_executable),
+		TEST(executable_stacks_by_dlopen),
 		TEST(calls_by_policy),
 		TEST(only_exact_matches_are_reused),
 		TEST(cache_keeps_its_limit),
