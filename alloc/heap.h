@@ -484,7 +484,5 @@ void atm_config_start(void);
 
 /* Walks the heap's invariants and aborts on the first that does not hold. */
 void atm_check_heap(struct heap *heap);
-/* The same at each 16th call; policy.h calls it. */
-void atm_check_now_and_then(struct heap *heap);
 
 #endif

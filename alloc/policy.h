@@ -40,7 +40,8 @@ static inline void atm_count_call(enum atm_kind kind, long ret)
 }
 
 struct heap;
-void atm_check_now_and_then(struct heap *heap); /* check.c */
+/* Walks the heap's invariants at each 16th call; check.c. */
+void atm_check_now_and_then(struct heap *heap);
 
 /* A walk of the invariants at some of the slow operations, when check=full. */
 static inline void atm_check_sometimes(struct heap *heap)
