@@ -122,6 +122,10 @@ static bool is_in(const struct profile *profile, int figure)
 		return profile->has_trace && profile->ledgers & LEDGER_COMMIT;
 	if (figure == COMPARE_VMAS_PEAK)
 		return profile->has_trace && profile->ledgers & LEDGER_VMAS;
+	if (figure == COMPARE_REFAULT || figure == COMPARE_REFAULT_WASTED)
+		return profile->has_trace && profile->ledgers & LEDGER_REFAULT;
+	if (figure == COMPARE_LOCK_WAIT)
+		return profile->has_trace && profile->ledgers & LEDGER_LOCKS;
 	if (figure == COMPARE_FINAL_RSS)
 		return profile->final_rss_bytes;
 	if (figure >= COMPARE_PROCESS)
@@ -177,6 +181,7 @@ static int begin_block(struct comparison *comparison)
 int compare__add(struct comparison *comparison, size_t block, size_t config, const struct profile *profile)
 {
 	struct phase_stat *phase = malloc(sizeof(*phase));
+	struct refault_sum refault;
 	double *values;
 	int err = phase ? 0 : -ENOMEM;
 
@@ -203,6 +208,11 @@ int compare__add(struct comparison *comparison, size_t block, size_t config, con
 	values[COMPARE_COMMIT_PEAK] = (double)phase->commit.peak_pages;
 	values[COMPARE_COMMIT_CHARGED] = (double)phase->commit.charged_pages;
 	values[COMPARE_VMAS_PEAK] = (double)phase->vmas.peak_cnt;
+	refault = profile__refault_sum(&phase->refault);
+	values[COMPARE_REFAULT] = (double)refault.returned_pages;
+	values[COMPARE_REFAULT_WASTED] = (double)refault.wasted_ns;
+	for (int lock = 0; lock < AT_LOCK_CNT; lock++)
+		values[COMPARE_LOCK_WAIT] += (double)phase->locks.kinds[lock].sum_ns;
 	values[COMPARE_MINOR_FAULTS] = (double)profile->minor_fault_cnt;
 	values[COMPARE_MAJOR_FAULTS] = (double)profile->major_fault_cnt;
 	for (int figure = 0; figure < COMPARE_FIGURE_CNT; figure++)

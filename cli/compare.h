@@ -18,16 +18,19 @@
 #include "cli/stats.h"
 
 /* From rusage, and of the ledgers: X(id, JSON key, name, unit), best evidence first. */
-#define COMPARE_PROCESS_FIGURES(X)                                      \
-	X(SYS, "sys_ns", "system time", NS)                             \
-	X(USER, "user_ns", "user time", NS)                             \
-	X(WALL, "wall_ns", "wall time", NS)                             \
-	X(MAX_RSS, "max_rss_bytes", "peak RSS", BYTES)                  \
-	X(FINAL_RSS, "final_rss_bytes", "final RSS", BYTES)             \
-	X(COMMIT_PEAK, "commit_peak_pages", "commit peak, pages", CNT)  \
-	X(COMMIT_CHARGED, "commit_charged_pages", "pages charged", CNT) \
-	X(VMAS_PEAK, "vmas_peak", "VMAs at most", CNT)                  \
-	X(MINOR_FAULTS, "minor_faults", "minor faults", CNT)            \
+#define COMPARE_PROCESS_FIGURES(X)                                                 \
+	X(SYS, "sys_ns", "system time", NS)                                        \
+	X(USER, "user_ns", "user time", NS)                                        \
+	X(WALL, "wall_ns", "wall time", NS)                                        \
+	X(MAX_RSS, "max_rss_bytes", "peak RSS", BYTES)                             \
+	X(FINAL_RSS, "final_rss_bytes", "final RSS", BYTES)                        \
+	X(COMMIT_PEAK, "commit_peak_pages", "commit peak, pages", CNT)             \
+	X(COMMIT_CHARGED, "commit_charged_pages", "pages charged", CNT)            \
+	X(VMAS_PEAK, "vmas_peak", "VMAs at most", CNT)                             \
+	X(REFAULT, "refault_returned_pages", "pages given up and taken back", CNT) \
+	X(REFAULT_WASTED, "refault_wasted_ns", "time for pages given up", NS)      \
+	X(LOCK_WAIT, "lock_wait_ns", "waits for locks", NS)                        \
+	X(MINOR_FAULTS, "minor_faults", "minor faults", CNT)                       \
 	X(MAJOR_FAULTS, "major_faults", "major faults", CNT)
 
 /*

@@ -28,10 +28,10 @@ struct table {
 };
 
 /* What a verdict weighs; the classes stand in the table. */
-static const enum compare_figure headline[] = {COMPARE_CALLS,     COMPARE_KERNEL,      COMPARE_SYS,
-					       COMPARE_USER,      COMPARE_WALL,        COMPARE_MAX_RSS,
-					       COMPARE_FINAL_RSS, COMPARE_COMMIT_PEAK, COMPARE_COMMIT_CHARGED,
-					       COMPARE_VMAS_PEAK, COMPARE_MINOR_FAULTS};
+static const enum compare_figure headline[] = {
+	COMPARE_CALLS,   COMPARE_KERNEL,         COMPARE_SYS,         COMPARE_USER,           COMPARE_WALL,
+	COMPARE_MAX_RSS, COMPARE_FINAL_RSS,      COMPARE_COMMIT_PEAK, COMPARE_COMMIT_CHARGED, COMPARE_VMAS_PEAK,
+	COMPARE_REFAULT, COMPARE_REFAULT_WASTED, COMPARE_LOCK_WAIT,   COMPARE_MINOR_FAULTS};
 enum { HEADLINE_CNT = sizeof(headline) / sizeof(headline[0]) };
 
 static const char *config_name(const struct table *table, size_t config)

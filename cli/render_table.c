@@ -300,8 +300,12 @@ static void print_self(const struct table *table)
 	if (!request_cnt)
 		return;
 	if (profile->has_trace)
-		format__line(table->out, "", "%.2f memory syscalls and %.2f us in them per 1,000 requests",
-			     cnt * 1e3 / request_cnt, (double)sum_ns / request_cnt);
+		format__line(table->out, "",
+			     "per 1,000 requests: %.2f memory syscalls, %.2f us in them, %.2f us in faults",
+			     cnt * 1e3 / request_cnt, (double)sum_ns / request_cnt,
+			     (double)(phase->classes[AT_CLASS_FAULT_MINOR].sum_ns +
+				      phase->classes[AT_CLASS_FAULT_MAJOR].sum_ns) /
+				     request_cnt);
 	else
 		format__line(table->out, "", "%.2f memory syscalls per 1,000 requests", cnt * 1e3 / request_cnt);
 }
