@@ -352,6 +352,14 @@ static void probe_pid_namespace(struct feature *feature)
 }
 
 /* Everything below BTF needs it and a working bpf(2). */
+static void probe_lock_events(struct feature *feature, const struct btf_scan *btf)
+{
+	if (btf_scan__find(btf, BTF_KIND_TYPEDEF, "btf_trace_contention_begin") >= 0)
+		feature__pass(feature);
+	else
+		feature__fail(feature, ENOENT, "this kernel has no tracepoints of lock waits (5.19 and later do)");
+}
+
 static void probe_tracing(struct features *features, const struct btf_scan *btf)
 {
 	const struct feature *needed = features->bpf.is_ok ? &features->btf : &features->bpf;
@@ -369,6 +377,7 @@ static void probe_tracing(struct features *features, const struct btf_scan *btf)
 		features->fault_event = *needed;
 		features->task_storage = *needed;
 		features->vma_iter = *needed;
+		features->lock_events = *needed;
 		return;
 	}
 	probe_tp_btf(&features->tp_btf, btf);
@@ -378,6 +387,7 @@ static void probe_tracing(struct features *features, const struct btf_scan *btf)
 	probe_fault_event(&features->fault_event);
 	probe_task_storage(&features->task_storage);
 	probe_vma_iter(&features->vma_iter, btf);
+	probe_lock_events(&features->lock_events, btf);
 }
 
 static int silent(enum libbpf_print_level level, const char *fmt, va_list args)

@@ -26,6 +26,7 @@ struct features {
 	struct feature charge_function; /* __vm_enough_memory() */
 	struct feature task_storage;
 	struct feature vma_iter;      /* programs can walk over VMAs */
+	struct feature lock_events;   /* waits for locks have tracepoints */
 	struct feature pid_namespace; /* our process numbers are the kernel's own */
 	int pid_max;
 	int best_tier;
@@ -35,7 +36,9 @@ struct features {
 #define FEATURE_COLUMNS(X)                          \
 	X(CALLS, "memory syscalls by class")        \
 	X(FAULTS, "page faults")                    \
-	X(COMMIT, "ledgers")                        \
+	X(COMMIT, "commit, VMA, stack ledgers")     \
+	X(REFAULT, "refault ledger")                \
+	X(LOCKS, "lock ledger")                     \
 	X(CHECK, "charges, as the kernel checks")   \
 	X(BYSTANDERS, "no cost for other programs") \
 	X(REQUESTS, "the allocator's own counts")

@@ -67,10 +67,12 @@ void feature__column(const struct features *features, enum feature_column column
 		snprintf(buf, buf_bytes, "yes");
 	else if (why)
 		snprintf(buf, buf_bytes, "no: %s", why->why);
-	else if (column == FEATURE_COLUMN_FAULTS)
+	else if (column == FEATURE_COLUMN_FAULTS || column == FEATURE_COLUMN_REFAULT)
 		explain_faults(features, buf, buf_bytes);
 	else if (column == FEATURE_COLUMN_COMMIT)
 		explain_commit(features, buf, buf_bytes);
+	else if (column == FEATURE_COLUMN_LOCKS && !features->lock_events.is_ok)
+		snprintf(buf, buf_bytes, "no: %s", features->lock_events.why);
 	else if (column == FEATURE_COLUMN_CHECK && !features->charge_function.is_ok)
 		snprintf(buf, buf_bytes, "no: %s", features->charge_function.why);
 	else if (column == FEATURE_COLUMN_BYSTANDERS && tier < 2)

@@ -187,6 +187,8 @@ static int tracer__load(struct tracer *tracer, const struct features *features, 
 	tracer->has_faults = tracer->has_fault_events || (tier == 2 && features->fault_function.is_ok);
 	if (!tracer->has_faults)
 		tracer->opts.ledgers &= ~LEDGER_REFAULT;
+	if (!features->lock_events.is_ok)
+		tracer->opts.ledgers &= ~LEDGER_LOCKS;
 	tracer->skel = alloctrace_bpf__open();
 	if (!tracer->skel)
 		return -errno;
