@@ -214,11 +214,12 @@ asan: all
 asan-parts: $(O)/alloctrace $(filter $(O)/tests/unit/%,$(UNIT_TESTS))
 
 .PHONY: demo
-demo: ## install what is missing, build, run trim_loop with policy trim off and on
+demo: ## install what is missing, build, run trim_loop with policy trim off and on, and compare all policies
 	$(Q).ci/deps build
 	$(Q)$(MAKE) $(PARALLEL) all
 	$(O)/alloctrace run --policy -trim trim_loop --touch
 	$(O)/alloctrace run trim_loop --touch
+	$(O)/alloctrace compare trim_loop
 
 .PHONY: check
 check: ## install what is missing, build, run all tests
