@@ -4,6 +4,7 @@
 """What no policy can change is unchanged, and runs that differ by the machine alone are said to be noisy."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import tempfile
 OUT = os.environ.get("O", ".output")
 ALLOCTRACE = os.environ.get("ALLOCTRACE", os.path.join(OUT, "alloctrace"))
 DIRECT = os.path.join(OUT, "tests/trace/direct_mmap")
+TRADE = os.path.join(OUT, "tests/trace/trade_calls")
 failed = False
 
 
@@ -57,12 +59,48 @@ def test_noise():
     result("noise: in the table", "noisy" not in table and table)
 
 
+def test_trade():
+    """Fewer calls for more memory is a trade, named as one both ways, and better for neither (field case A10)."""
+    configs = ("--config", "calls:allocator=system,env=TRADE_CALLS=1009",
+               "--config", "memory:allocator=system,env=TRADE_MIB=48")
+    for base, other, saved, cost in (("calls", "memory", "memory syscalls", "peak RSS"),
+                                     ("memory", "calls", "peak RSS", "memory syscalls")):
+        report, table = compare("--runs", "5", "--base", base, *configs, "--", TRADE)
+        figures = report["programs"][0]["configurations"]
+        for key, least in (("calls", 1009), ("max_rss_bytes", 44 << 20)):
+            figure = figures[other][key]
+            moved = abs(figure["difference"]["median"])
+            result(f"trade against {base}: {key}", (figure["same"] or moved < least) and figure)
+        verdict = [line for line in table.splitlines() if line.startswith(other + " ") and "trades: " in line]
+        result(f"trade against {base}: both sides named", (len(verdict) != 1 or not re.search(
+            f"trades: saves .*{saved}.*; costs .*{cost}", verdict[0])) and table)
+        result(f"trade against {base}: nothing is better", "better" in table and table)
+
+
+def test_bases():
+    """Three configurations; the base is named, and another one changes the signs (field case A11)."""
+    counts = {"few": 101, "more": 211, "most": 307}
+    configs = [word for name, cnt in counts.items()
+               for word in ("--config", f"{name}:allocator=system,env=TRADE_CALLS={cnt}")]
+    for base, base_cnt in counts.items():
+        report, table = compare("--runs", "4", "--base", base, *configs, "--", TRADE)
+        got = {name: figures["calls.munmap"]["difference"]["median"]
+               for name, figures in report["programs"][0]["configurations"].items() if name != base}
+        want = {name: cnt - base_cnt for name, cnt in counts.items() if name != base}
+        result(f"base {base}: differences", got != want and (got, want))
+        named = [line for line in table.splitlines() if line.endswith("(base)")]
+        result(f"base {base}: named", (report["method"]["base"] != base or len(named) != 1 or f" {base}: " not in named[0]
+                                       or f"against {base}:" not in table) and table)
+
+
 def main():
     test_noise()
     if subprocess.run([ALLOCTRACE, "check"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode:
         print("skip compare, traced: this machine or these privileges do not allow tracing")
         return
     test_direct()
+    test_trade()
+    test_bases()
 
 
 main()
