@@ -21,6 +21,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "cli/btf_scan.h"
@@ -273,6 +274,28 @@ static void probe_fentry(struct feature *feature, const struct btf_scan *btf)
 	close(fd);
 }
 
+/*
+ * Programs on functions may be interrupted by another task where the kernel is
+ * preemptible, and then miss what that one does: not exact. The kernel says in
+ * debugfs which it is, unless it was built without the choice.
+ */
+static void probe_preemption(struct feature *feature)
+{
+	struct utsname kernel;
+	char modes[64];
+
+	read_line("/sys/kernel/debug/sched/preempt", modes, sizeof(modes));
+	if (strstr(modes, "(none)") || strstr(modes, "(voluntary)"))
+		return;
+	if (!modes[0] && !uname(&kernel) && !strstr(kernel.version, "PREEMPT"))
+		return;
+	feature__fail(
+		feature, ENOTSUP,
+		modes[0] ? "this kernel switches tasks inside such programs (preempt=full or lazy), so counts "
+			   "would not be exact: boot with preempt=voluntary"
+			 : "whether this kernel switches tasks inside such programs cannot be read: mount debugfs");
+}
+
 /* Whether a kernel function can be a column's source: there, and open to programs. */
 static void probe_function(struct feature *feature, const struct feature *fentry, const struct btf_scan *btf,
 			   const char *name)
@@ -382,6 +405,8 @@ static void probe_tracing(struct features *features, const struct btf_scan *btf)
 	}
 	probe_tp_btf(&features->tp_btf, btf);
 	probe_fentry(&features->fentry, btf);
+	if (features->fentry.is_ok)
+		probe_preemption(&features->fentry);
 	probe_function(&features->fault_function, &features->fentry, btf, "handle_mm_fault");
 	probe_function(&features->charge_function, &features->fentry, btf, "__vm_enough_memory");
 	probe_fault_event(&features->fault_event);

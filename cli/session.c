@@ -122,9 +122,8 @@ int session__choose_tier(struct session *session)
 	if (wanted == SESSION_TIER_BEST)
 		return check_callchains(session);
 	if (wanted > session->tier) {
-		feature__advice(&session->features, session->tier, advice, sizeof(advice));
-		msg__error("tier %d cannot be had here, %d can%s%s", wanted, session->tier, advice[0] ? ": " : "",
-			   advice);
+		feature__column(&session->features, FEATURE_COLUMN_BYSTANDERS, advice, sizeof(advice));
+		msg__error("tier %d cannot be had here, %d can: %s", wanted, session->tier, advice + strlen("no: "));
 		return AT_EXIT_OWN;
 	}
 	session->tier = wanted;

@@ -237,6 +237,113 @@ static void test_no_advice_at_the_top(void **state)
 	assert_in_range(findings.features.pid_max, 1, 4 << 20);
 }
 
+/* Findings that cannot be provoked on every machine: what they are made to say. */
+
+static struct features all_found(void)
+{
+	struct features found = {.pid_max = 32768};
+	struct feature *const all[] = {
+		&found.btf,          &found.bpf,      &found.kernel_read,    &found.tp_btf,
+		&found.fault_event,  &found.fentry,   &found.fault_function, &found.charge_function,
+		&found.task_storage, &found.vma_iter, &found.pid_namespace};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		all[i]->is_ok = true;
+	return found;
+}
+
+static void lose(struct feature *feature, const char *why)
+{
+	feature->is_ok = false;
+	snprintf(feature->why, sizeof(feature->why), "%s", why);
+}
+
+static void assert_column(const struct features *features, enum feature_column column, const char *text)
+{
+	char buf[320];
+
+	feature__column(features, column, buf, sizeof(buf));
+	assert_string_equal(buf, text);
+}
+
+static void test_all_columns(void **state)
+{
+	struct features found = all_found();
+
+	(void)state;
+	assert_int_equal(feature__best_tier(&found), 2);
+	for (int column = 0; column < FEATURE_COLUMN_CNT; column++)
+		assert_column(&found, column, "yes");
+}
+
+/* A function that is gone costs its own columns and no others. */
+static void test_missing_functions(void **state)
+{
+	struct features found = all_found();
+
+	(void)state;
+	lose(&found.charge_function, "this kernel has no function __vm_enough_memory");
+	assert_int_equal(feature__best_tier(&found), 2);
+	assert_column(&found, FEATURE_COLUMN_CHECK, "no: this kernel has no function __vm_enough_memory");
+	assert_column(&found, FEATURE_COLUMN_COMMIT, "yes");
+	assert_column(&found, FEATURE_COLUMN_FAULTS, "yes");
+	/* Either source of page faults will do. */
+	lose(&found.fault_function, "this kernel has no function handle_mm_fault");
+	assert_column(&found, FEATURE_COLUMN_FAULTS, "yes");
+	lose(&found.fault_event, "no events");
+	assert_column(&found, FEATURE_COLUMN_FAULTS, "no: no events");
+	assert_column(&found, FEATURE_COLUMN_CALLS, "yes");
+	found.fault_function.is_ok = true;
+	assert_column(&found, FEATURE_COLUMN_FAULTS, "yes");
+	lose(&found.fentry, "no trampolines"); /* then the function is of no use */
+	assert_column(&found, FEATURE_COLUMN_FAULTS, "no: no events");
+}
+
+/* Without trampolines only what they alone give is gone. */
+static void test_without_trampolines(void **state)
+{
+	struct features found = all_found();
+
+	(void)state;
+	lose(&found.fentry, "no trampolines");
+	lose(&found.fault_function, "no trampolines");
+	lose(&found.charge_function, "no trampolines");
+	assert_int_equal(feature__best_tier(&found), 1);
+	assert_column(&found, FEATURE_COLUMN_CALLS, "yes");
+	assert_column(&found, FEATURE_COLUMN_FAULTS, "yes");
+	assert_column(&found, FEATURE_COLUMN_CHECK, "no: no trampolines");
+	assert_column(&found, FEATURE_COLUMN_BYSTANDERS, "no: no trampolines");
+	lose(&found.vma_iter, "no iterator");
+	assert_column(&found, FEATURE_COLUMN_COMMIT,
+		      "in part: no iterator; charges of new processes and behind holes are estimated and named");
+}
+
+/* Whatever keeps everything away is the reason for every column, but for what the allocator counts itself. */
+static void test_obstacles(void **state)
+{
+	const size_t offsets[] = {offsetof(struct features, bpf), offsetof(struct features, btf),
+				  offsetof(struct features, kernel_read), offsetof(struct features, tp_btf),
+				  offsetof(struct features, pid_namespace)};
+	char advice[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+		struct features found = all_found();
+
+		lose((struct feature *)((char *)&found + offsets[i]), "the reason");
+		/* The probe finds nothing further behind most of them. */
+		if (i < 3)
+			lose(&found.tp_btf, "the reason");
+		assert_int_equal(feature__best_tier(&found), 0);
+		found.best_tier = 0;
+		feature__advice(&found, 0, advice, sizeof(advice));
+		assert_string_equal(advice, "no kernel-side counts: the reason");
+		assert_column(&found, FEATURE_COLUMN_REQUESTS, "yes");
+		for (int column = 0; column < FEATURE_COLUMN_REQUESTS; column++)
+			assert_column(&found, column, "no: the reason");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +355,10 @@ int main(void)
 		cmocka_unit_test(test_user_namespace),
 		cmocka_unit_test(test_pid_namespace),
 		cmocka_unit_test(test_no_advice_at_the_top),
+		cmocka_unit_test(test_all_columns),
+		cmocka_unit_test(test_missing_functions),
+		cmocka_unit_test(test_without_trampolines),
+		cmocka_unit_test(test_obstacles),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

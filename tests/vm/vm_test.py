@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-# timeout: 600
+# timeout: 700
 """The tracer on other kernels, booted under qemu: the trace tests there, and the same figures as on this one.
 
 On each kernel and in each tier that it has, the tests of tests/trace that need no interpreter are run, and programs
