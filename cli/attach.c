@@ -108,6 +108,7 @@ static int open_tracer(struct attach *attach)
 		.slot_mode = attach->opts.slot_mode,
 		.is_measuring_bpf = attach->opts.is_measuring_bpf,
 		.ledgers = attach->opts.ledgers,
+		.callchains = attach->opts.callchains,
 		.is_live = true,
 		.has_compat = choice__compat_pid(attach->choice) != 0,
 		.is_faulting_wide = choice__is_open(attach->choice) || thread_cnt > FAULT_THREAD_MAX,

@@ -28,6 +28,7 @@ struct attach_opts {
 	bool is_following, is_measuring_bpf;
 	unsigned ledgers; /* LEDGER_* */
 	enum slot_mode slot_mode;
+	enum callchain_mode callchains;
 	uint32_t row_cnt;     /* threads with a row of their own at one time; 0 = enough for now and some to come */
 	uint64_t duration_ns; /* 0 = no end */
 	uint64_t interval_ns; /* 0 = none */

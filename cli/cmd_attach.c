@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "cli/attach.h"
+#include "cli/callchain_output.h"
 #include "cli/cmd.h"
 #include "cli/ledger.h"
 #include "cli/msg.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/render.h"
+#include "cli/render_callchain.h"
 
 enum {
 	OPT_CGROUP = 256,
@@ -24,6 +26,9 @@ enum {
 	OPT_COLOR,
 	OPT_LEDGERS,
 	OPT_NO_LEDGERS,
+	OPT_CALLCHAIN,
+	OPT_FOLDED,
+	OPT_PPROF,
 };
 
 /* Rows of processes, and of the threads of each, that a report has. */
@@ -37,6 +42,7 @@ struct attach_cmd {
 	enum color color;
 	unsigned top_cnt;
 	struct output output;
+	struct callchain_output callchain;
 	const struct profile *shown;
 	uint64_t from_ns, to_ns; /* of the interval shown */
 };
@@ -52,6 +58,7 @@ static const struct argp_option options[] = {
 	 1},
 	{"interval", 'i', "TIME", 0, "Report what each such time brought, too", 1},
 	{"top", OPT_TOP, "N", 0, "Processes, and threads of each, to list (default: 10; 0: all)", 1},
+	CALLCHAIN_OUTPUT_OPTIONS(OPT_CALLCHAIN, OPT_FOLDED, OPT_PPROF, 2),
 	{"json", 'j', NULL, 0, "Report as JSON", 2},
 	{"output", 'o', "FILE", 0, "Report to FILE (default: -, stdout)", 2},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 2},
@@ -160,6 +167,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'i': return parse_times(key, arg, &cmd->opts);
 	case OPT_TOP:
 	case OPT_ROWS: return parse_number(key, arg, cmd);
+	case OPT_CALLCHAIN: cmd->callchain.is_asked = true; return 0;
+	case OPT_FOLDED: cmd->callchain.folded = arg; return 0;
+	case OPT_PPROF: cmd->callchain.pprof = arg; return 0;
 	case 'j': cmd->is_json = true; return 0;
 	case 'o': cmd->output_name = arg; return 0;
 	case OPT_BPF_STATS: cmd->opts.is_measuring_bpf = true; return 0;
@@ -202,9 +212,11 @@ static int render(FILE *out, const void *data)
 	const struct attach_cmd *cmd = data;
 	struct render_opts opts = {.has_color = output__wants_color(&cmd->output, cmd->color), .top_cnt = cmd->top_cnt};
 
-	if (cmd->is_json)
-		return render__json(out, cmd->shown);
-	return render__table(out, cmd->shown, &opts);
+	int err = cmd->is_json ? render__json(out, cmd->shown) : render__table(out, cmd->shown, &opts);
+
+	if (!err && !cmd->is_json && cmd->callchain.is_asked && cmd->shown->callchains)
+		err = render_callchain__tree(out, cmd->shown);
+	return err;
 }
 
 static int render_interval(FILE *out, const void *data)
@@ -241,6 +253,8 @@ static int trace(struct attach_cmd *cmd)
 	if (!status) {
 		cmd->shown = profile;
 		status = output__write(&cmd->output, render, cmd);
+		if (!status)
+			status = callchain_output__write(&cmd->callchain, profile);
 	}
 	if (!status && attach__signal(attach) && attach__signal(attach) != SIGINT)
 		status = 128 + attach__signal(attach);
@@ -260,8 +274,11 @@ int cmd_attach(int argc, char **argv)
 
 	cmd.opts.on_interval = show_interval;
 	cmd.opts.data = &cmd;
+	cmd.opts.callchains = callchain_output__mode(&cmd.callchain);
 	if (!status)
 		status = output__open(&cmd.output, cmd.output_name);
+	if (!status)
+		status = callchain_output__open(&cmd.callchain);
 	if (!status)
 		status = trace(&cmd);
 	choice__free(&cmd.choice);

@@ -425,7 +425,10 @@ int tracer__start(struct tracer *tracer)
 
 	if (is_calibrated)
 		tracer__calibrate(tracer, false);
-	err = is_calibrated ? tracer__begin_own_callchains(tracer) : 0;
+	/* Its thread before the programs, which follow what traced threads start. */
+	err = tracer->unwind ? unwind__start(tracer->unwind) : 0;
+	if (!err && is_calibrated)
+		err = tracer__begin_own_callchains(tracer);
 	if (!err)
 		err = tracer__attach(tracer);
 	if (!err && tracer->has_fault_events && tracer->opts.is_faulting_wide)
@@ -440,8 +443,6 @@ int tracer__start(struct tracer *tracer)
 		tracer->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
 		err = tracer->stats_fd < 0 ? -errno : 0;
 	}
-	if (!err && tracer->unwind)
-		err = unwind__start(tracer->unwind);
 	if (err) {
 		msg__error("cannot attach the BPF programs: %s (-v shows the kernel's own words)", strerror(-err));
 		tracer__detach(tracer);
@@ -455,8 +456,13 @@ int tracer__start(struct tracer *tracer)
 int tracer__stop(struct tracer *tracer)
 {
 	/* Nothing counts any more: that the programs are still there until tracer__free is no matter. */
-	if (tracer->opts.is_live)
-		return tracer__end_live(tracer);
+	if (tracer->opts.is_live) {
+		int err = tracer__end_live(tracer);
+
+		if (tracer->unwind)
+			unwind__stop(tracer->unwind);
+		return err;
+	}
 	for (size_t i = 0; i < tracer->fault_cnt; i++)
 		tracer__switch_faults(&tracer->faults[i], false);
 	tracer__detach(tracer);

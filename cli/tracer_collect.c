@@ -218,7 +218,8 @@ int tracer__collect(struct tracer *tracer, struct profile *profile)
 		err = tracer__collect_ledgers(tracer, profile);
 	if (!err)
 		err = tracer__collect_final(tracer, profile);
-	if (!err && tracer->unwind)
+	/* Of an interval there are none: only the whole is put together. */
+	if (!err && tracer->unwind && !unwind__is_running(tracer->unwind))
 		err = unwind__collect(tracer->unwind, &profile->callchains);
 	if (!err) {
 		profile__total(profile, total);

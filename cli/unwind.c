@@ -190,6 +190,11 @@ void unwind__stop(struct unwind *unwind)
 	ring_buffer__consume(unwind->ring);
 }
 
+bool unwind__is_running(const struct unwind *unwind)
+{
+	return unwind->has_thread;
+}
+
 void unwind__free(struct unwind *unwind)
 {
 	if (!unwind)

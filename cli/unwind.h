@@ -33,6 +33,7 @@ void unwind__drop_process(struct unwind *unwind, pid_t tgid);
 void unwind__expect(struct unwind *unwind, const char *path);
 int unwind__start(struct unwind *unwind);
 void unwind__stop(struct unwind *unwind);
+bool unwind__is_running(const struct unwind *unwind);
 /* Symbols included. *chains: free with callchain__free. */
 int unwind__collect(struct unwind *unwind, struct callchains **chains);
 void unwind__free(struct unwind *unwind);
