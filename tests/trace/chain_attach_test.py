@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+# timeout: 180
+"""Callchains of processes that ran before anyone looked: their callers are known, their sums are the classes' own.
+
+redis-server under load, a Python program, a Go program, a program of many forks; and a library that is loaded, and
+one that is unloaded and replaced, while attached.
+"""
+import collections
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+from attaching import Attach
+from measure import Results, expect
+
+CALLS = 13
+CLASS = "mmap.anon"
+
+
+def paths(profile, name):
+    chains = profile["callchains"]
+    for path in chains["paths"]:
+        if path["class"] == name:
+            frames = [chains["frames"][number] for number in path["frames"]][::-1]
+            yield [frame.get("function", "?") for frame in frames], path
+
+
+def follows(names, wanted):
+    left = iter(names)
+    return all(any(name == want for name in left) for want in wanted)
+
+
+def check_sums(profile):
+    sums = collections.Counter()
+    for path in profile["callchains"]["paths"]:
+        sums[path["class"]] += path["calls"]
+    wanted = {name: total["calls"] for name, total in profile["total"]["classes"].items() if total["calls"]}
+    expect(dict(sums) == wanted, f"sums of the paths {dict(sums)}, of the classes {wanted}")
+
+
+class Talker:
+    """A program that does a step for each line, and answers with a line."""
+
+    def __init__(self, *words):
+        self.words = words
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.step()
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def step(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        expect(self.process.stdout.readline(), f"{self.words[0]} has ended")
+
+
+PYTHON = """
+import mmap, sys
+keep = []
+def step():
+    for i in range(13):
+        keep.append(mmap.mmap(-1, 7 * 4096))
+for line in sys.stdin:
+    step()
+    print("done", flush=True)
+"""
+
+
+def check_python():
+    with Talker("python3", "-c", PYTHON) as talker:
+        with Attach("-p", str(talker.process.pid), "--callchain") as attached:
+            talker.step()
+            profile = attached.report()
+    check_sums(profile)
+    found = [(names, path) for names, path in paths(profile, CLASS) if path["bytes"] == path["calls"] * 7 * 4096]
+    expect(sum(path["calls"] for _, path in found) == CALLS, f"{found}")
+    for names, path in found:
+        expect(path["end"] == "outermost" and path["origin"] == "program" and
+               follows(names, ["Py_BytesMain", "Py_RunMain", "PyEval_EvalCode", "mmap"]), f"{names}: {path}")
+
+
+LOADER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+	char line[16];
+	int step = 0;
+
+	while (fgets(line, sizeof(line), stdin)) {
+		if (step++) {
+			void *library = dlopen(argv[(step - 2) % (argc - 1) + 1], RTLD_NOW);
+
+			((void (*)(void))dlsym(library, "call"))();
+			dlclose(library);
+		}
+		puts("done");
+		fflush(stdout);
+	}
+	return 0;
+}
+"""
+
+LIBRARY = """
+#include <sys/mman.h>
+__attribute__((noinline, noclone)) static void NAME_level(void)
+{
+	for (int i = 0; i < CNT; i++)
+		mmap(0, 5 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	__asm__ volatile("" ::: "memory");
+}
+void call(void)
+{
+	NAME_level();
+	__asm__ volatile("" ::: "memory");
+}
+"""
+
+
+def compile_c(text, *words):
+    subprocess.run([shutil.which("cc") or "gcc", "-O2", "-g", "-x", "c", "-", *words], input=text, text=True, check=True)
+
+
+def check_libraries(folder):
+    """Two libraries take turns at the same address: each call is named after the library that made it."""
+    names = {"first": 7, "second": 11}
+    for name, cnt in names.items():
+        compile_c(LIBRARY.replace("NAME", name).replace("CNT", str(cnt)), "-shared", "-fPIC", "-o", f"{folder}/{name}.so")
+    compile_c(LOADER, "-o", f"{folder}/loader", "-ldl")
+    rounds = 20
+    with Talker(f"{folder}/loader", *(f"{folder}/{name}.so" for name in names)) as talker:
+        with Attach("-p", str(talker.process.pid), "--callchain") as attached:
+            for _ in range(rounds * len(names)):
+                talker.step()
+            profile = attached.report()
+    check_sums(profile)
+    counts, lost = collections.Counter(), collections.Counter()
+    for chain, path in paths(profile, CLASS):
+        if path["bytes"] != path["calls"] * 5 * 4096:
+            continue
+        level = next((name for name in names if f"{name}_level" in chain), None)
+        if level:
+            counts[level] += path["calls"]
+            expect(path["end"] == "outermost" and follows(chain, ["main", "call", f"{level}_level"]), f"{chain}: {path}")
+        else:
+            lost[path["end"]] += path["calls"]
+    expect(counts == {name: rounds * cnt for name, cnt in names.items()}, f"calls {dict(counts)}, cut {dict(lost)}")
+
+
+def check_redis(folder):
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    port = str(listener.getsockname()[1])
+    listener.close()
+    server = subprocess.Popen(["redis-server", "--port", port, "--save", "", "--dir", folder], stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            if subprocess.run(["redis-cli", "-p", port, "ping"], capture_output=True, check=False).stdout == b"PONG\n":
+                break
+            time.sleep(0.1)
+        with Attach("-p", str(server.pid), "--callchain") as attached:
+            subprocess.run(["redis-benchmark", "-p", port, "-q", "-t", "set", "-n", "3000", "-d", "20000", "-r", "1000"],
+                           capture_output=True, check=True, timeout=60)
+            profile = attached.report()
+    finally:
+        server.terminate()
+        server.wait()
+    check_sums(profile)
+    calls, to_main = 0, 0
+    for path in profile["callchains"]["paths"]:
+        if path["class"].startswith("fault"):
+            continue
+        names = [profile["callchains"]["frames"][number].get("function", "?") for number in path["frames"]]
+        calls += path["calls"]
+        to_main += path["calls"] if follows(names[::-1], ["__libc_start_main"]) or "start_thread" in names else 0
+        expect(path["end"] == "outermost", f"{names} ends with {path['end']}")
+    expect(calls > 0 and to_main == calls, f"{to_main} of {calls} calls lead back to the start of the program or a thread")
+
+
+def main():
+    results = Results()
+    with tempfile.TemporaryDirectory(prefix="alloctrace-test-") as folder:
+        os.chmod(folder, 0o755)
+        results.case("python", check_python)
+        results.case("libraries", check_libraries, folder)
+        if shutil.which("redis-server") and shutil.which("redis-benchmark"):
+            results.case("redis", check_redis, folder)
+        else:
+            results.skip("redis", "redis-server is not installed")
+    results.exit()
+
+
+if __name__ == "__main__":
+    main()
