@@ -261,7 +261,6 @@ void symbol__resolve(const struct unwind_objects *objects, struct callchains *ch
 {
 	struct frame_order *order = calloc(chains->frame_cnt + 1, sizeof(*order));
 	struct module module = {.debug_fd = -1};
-	uint64_t open_number = 0;
 
 	if (!order)
 		return;
@@ -271,22 +270,21 @@ void symbol__resolve(const struct unwind_objects *objects, struct callchains *ch
 	qsort(order, chains->frame_cnt, sizeof(*order), compare_order);
 	for (size_t i = 0; i < chains->frame_cnt; i++) {
 		struct callchain_frame *frame = &chains->frames[order[i].frame];
-		uint64_t number = frame->word >> AT_FRAME_BITS;
-		const struct unwind_object *object = unwind_objects__get(objects, (uint32_t)number);
+		const struct unwind_object *object =
+			unwind_objects__get(objects, (uint32_t)(frame->word >> AT_FRAME_BITS));
 
 		if (!object) {
 			frame->address = frame->word;
 			continue;
 		}
-		if (number != open_number) {
-			if (open_number)
+		if (module.object != object) {
+			if (module.object)
 				close_module(&module);
 			open_module(&module, object);
-			open_number = number;
 		}
 		fill_frame(&module, frame);
 	}
-	if (open_number)
+	if (module.object)
 		close_module(&module);
 	free(order);
 }

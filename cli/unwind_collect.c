@@ -288,10 +288,13 @@ static int read_maps(struct collection *collection)
 int unwind__collect(struct unwind *unwind, struct callchains **out)
 {
 	struct collection collection = {.unwind = unwind, .chains = calloc(1, sizeof(struct callchains))};
-	const uint64_t *frames = mmap(NULL, FRAMES_BYTES, PROT_READ, MAP_SHARED, unwind->results.frames, 0);
-	int err = collection.chains ? 0 : -ENOMEM;
+	const uint64_t *frames;
+	int err = 0;
 
 	*out = NULL;
+	if (!collection.chains)
+		return -ENOMEM;
+	frames = mmap(NULL, FRAMES_BYTES, PROT_READ, MAP_SHARED, unwind->results.frames, 0);
 	if (frames == MAP_FAILED)
 		err = -errno;
 	collection.frames = frames;

@@ -286,7 +286,7 @@ struct unwind_object *unwind_objects__vdso(struct unwind_objects *objects, pid_t
 		got = pread(fd, memory, bytes, (off_t)mapping->start);
 	if (fd >= 0)
 		close(fd);
-	if (got != (ssize_t)bytes) {
+	if (!memory || got != (ssize_t)bytes) {
 		free(memory);
 		return NULL;
 	}

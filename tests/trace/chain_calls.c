@@ -209,7 +209,7 @@ LEVEL allocating(void)
 LEVEL mapping(void)
 {
 	for (int i = 0; i < CALL_CNT; i++)
-		mmap(NULL, 3 * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		page = mmap(NULL, 3 * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	END;
 }
 
