@@ -73,9 +73,9 @@ static __always_inline int tasks_step(struct bpf_iter__task *ctx)
 	attach->level = bpf_get_current_task_btf()->thread_pid->level;
 	if (attach->pass == AT_PASS_LIST) {
 		task_list(ctx->meta->seq, task, attach->level);
-	} else if (attach->pass == AT_PASS_MARK) {
+	} else if (cfg_has_rows && attach->pass == AT_PASS_MARK) {
 		task_mark(attach, task);
-	} else if (attach->pass == AT_PASS_LOOK && !task->exit_state) {
+	} else if (cfg_has_rows && attach->pass == AT_PASS_LOOK && !task->exit_state) {
 		slot = slot_of(task, task->pid, 0);
 		row = slot && slot->scope ? row_of(slot) : NULL;
 		if (row && row->tid == (__u32)task->pid)

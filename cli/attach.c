@@ -12,16 +12,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/allocator.h"
 #include "cli/cmd.h"
 #include "cli/host.h"
 #include "cli/interval.h"
 #include "cli/msg.h"
+#include "cli/saved.h"
 
 #define MS_NS 1000000ull
 
 enum {
 	ROW_MIN = 4096, /* rows for those to come */
 	ROW_MAX = 1 << 16,
+	ASK_MAX = 500,          /* processes that are asked for their allocator */
 	FAULT_THREAD_MAX = 512, /* above, the page fault events are those of all CPUs: three descriptors a thread */
 	TICK_MS = 50,           /* how often the end of targets is looked for */
 	TIDY_MS = 1000,         /* how often rows of the dead are freed, and how long they are left */
@@ -39,11 +42,12 @@ struct attach {
 	struct features features;
 	struct tracer *tracer;
 	struct processes ended;   /* rows that were freed */
+	struct processes first;   /* what there was when it was attached */
 	struct seen_thread *seen; /* threads with page fault events */
 	size_t seen_cnt;
 	int signal_fd, signal;
 	sigset_t signals, old_mask;
-	bool is_masked;
+	bool is_masked, is_unsaved;
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
 	uint64_t tidied_ns, interval_start_ns;
 	struct profile *before; /* at the last interval */
@@ -228,6 +232,36 @@ static int find_threads(struct attach *attach)
 	return status;
 }
 
+/* Everything that has a row, or had. */
+static int list_processes(struct attach *attach, struct processes *list)
+{
+	uint32_t cnt;
+	const struct at_row *rows = tracer__rows(attach->tracer, &cnt);
+	int err;
+
+	processes__init(list);
+	err = processes__add(list, &attach->ended);
+	for (uint32_t i = 0; !err && i < cnt; i++)
+		if (rows[i].begin_ns)
+			err = processes__add_row(list, &rows[i]);
+	return err;
+}
+
+/* What allocators they have: asked while they live, so that it is known of those that end. */
+static void find_allocators(struct processes *list, const struct processes *known)
+{
+	for (size_t i = 0; i < list->cnt && i < ASK_MAX; i++) {
+		struct process_stat *item = &list->items[i];
+
+		if (!item->is_ended && item->pid)
+			allocator__find(item->pid, item->allocator, sizeof(item->allocator));
+		for (size_t j = 0; !item->allocator[0] && j < known->cnt; j++)
+			if (known->items[j].tgid == item->tgid && known->items[j].start_ns == item->start_ns &&
+			    known->items[j].exec_cnt == item->exec_cnt)
+				memcpy(item->allocator, known->items[j].allocator, sizeof(item->allocator));
+	}
+}
+
 int attach__open(struct attach **out, struct choice *choice, const struct attach_opts *opts)
 {
 	struct attach *attach = calloc(1, sizeof(*attach));
@@ -241,7 +275,9 @@ int attach__open(struct attach **out, struct choice *choice, const struct attach
 	attach->signal_fd = -1;
 	processes__init(&attach->ended);
 	raise_nofile();
-	status = choice__bind(choice);
+	status = opts->save ? saved__check(opts->save) : 0;
+	if (!status)
+		status = choice__bind(choice);
 	if (!status)
 		status = check_features(attach);
 	if (!status)
@@ -251,6 +287,10 @@ int attach__open(struct attach **out, struct choice *choice, const struct attach
 	if (!status)
 		status = find_threads(attach);
 	attach->start_ns = attach->tidied_ns = attach->interval_start_ns = now_ns();
+	if (!status && list_processes(attach, &attach->first))
+		status = failed("list the targets", -ENOMEM);
+	if (!status)
+		find_allocators(&attach->first, &attach->ended);
 	if (!status)
 		msg__info("attached; Ctrl-C ends it with a report");
 	return status;
@@ -276,21 +316,6 @@ static int tidy_rows(struct attach *attach, uint64_t at_ns)
 		memset(&rows[i], 0, sizeof(rows[i]));
 		err = tracer__free_row(attach->tracer, i);
 	}
-	return err;
-}
-
-/* Everything that has a row, or had. */
-static int list_processes(struct attach *attach, struct processes *list)
-{
-	uint32_t cnt;
-	const struct at_row *rows = tracer__rows(attach->tracer, &cnt);
-	int err;
-
-	processes__init(list);
-	err = processes__add(list, &attach->ended);
-	for (uint32_t i = 0; !err && i < cnt; i++)
-		if (rows[i].begin_ns)
-			err = processes__add_row(list, &rows[i]);
 	return err;
 }
 
@@ -325,6 +350,7 @@ static void fill_target(const struct attach *attach, struct profile *profile, ui
 	struct at_cpu cpu;
 
 	host__fill(profile);
+	profile->pid = profile->processes->cnt ? profile->processes->items[0].pid : 0;
 	processes__cpu(profile->processes, &cpu);
 	profile->wall_ns = end_ns - attach->start_ns;
 	profile->user_ns = processes__user_ns(&cpu);
@@ -385,18 +411,23 @@ static int take_interval(struct attach *attach, uint64_t at_ns)
 	int status = 0;
 
 	if (!now || !list) {
+		status = now ? failed("report an interval", -ENOMEM) : AT_EXIT_OWN;
 		profile__free(now);
 		profile__free(part);
-		return now ? failed("report an interval", -ENOMEM) : AT_EXIT_OWN;
+		free(list);
+		return status;
 	}
 	status = AT_EXIT_OWN;
 	*part = *now;
 	part->argv = NULL;
 	part->tune = NULL;
 	part->processes = list;
-	if (!part_of(attach, now, part))
+	part->callchains = NULL;
+	if (!part_of(attach, now, part)) {
+		processes__sort(part->processes);
 		status = attach->opts.on_interval(attach->opts.data, part, attach->interval_start_ns - attach->start_ns,
 						  at_ns - attach->start_ns);
+	}
 	attach->interval_start_ns = at_ns;
 	profile__free(part);
 	profile__free(attach->before);
@@ -473,7 +504,20 @@ int attach__finish(struct attach *attach, struct profile **profile)
 	if (tracer__stop(attach->tracer))
 		return AT_EXIT_OWN;
 	*profile = take_profile(attach, attach->end_ns);
-	return *profile ? 0 : AT_EXIT_OWN;
+	if (!*profile)
+		return AT_EXIT_OWN;
+	(*profile)->argv = calloc(2, sizeof(char *));
+	if (!(*profile)->argv || !((*profile)->argv[0] = strdup("attach")))
+		return failed("keep what was counted", -ENOMEM);
+	processes__sort((*profile)->processes);
+	find_allocators((*profile)->processes, &attach->first);
+	attach->is_unsaved = attach->opts.save && saved__write_profile(attach->opts.save, *profile);
+	return 0;
+}
+
+bool attach__is_unsaved(const struct attach *attach)
+{
+	return attach->is_unsaved;
 }
 
 int attach__signal(const struct attach *attach)
@@ -491,6 +535,7 @@ void attach__close(struct attach *attach)
 		close(attach->signal_fd);
 	tracer__free(attach->tracer);
 	processes__free(&attach->ended);
+	processes__free(&attach->first);
 	profile__free(attach->before);
 	free(attach->seen);
 	free(attach);

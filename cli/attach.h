@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Attaching to processes that run already, from the choice of them to the
- * profile. Owns the order of the stages; writes no report. Targets are never
+ * profile, which it can save. Owns the order of the stages; writes no report. Targets are never
  * stopped, signalled or changed.
  *
  * Order: attach__open, attach__wait, attach__finish, attach__close. Functions
@@ -32,6 +32,7 @@ struct attach_opts {
 	uint32_t row_cnt;     /* threads with a row of their own at one time; 0 = enough for now and some to come */
 	uint64_t duration_ns; /* 0 = no end */
 	uint64_t interval_ns; /* 0 = none */
+	const char *save;     /* file for the profile; NULL = none */
 	/* What an interval brought; not 0 ends the wait with that status. Times are those since the start. */
 	int (*on_interval)(void *data, const struct profile *part, uint64_t from_ns, uint64_t to_ns);
 	void *data;
@@ -41,6 +42,8 @@ int attach__open(struct attach **attach, struct choice *choice, const struct att
 int attach__wait(struct attach *attach);
 /* *profile is the caller's then. */
 int attach__finish(struct attach *attach, struct profile **profile);
+/* The profile was to be saved and could not be, which has been said: the report comes first. */
+bool attach__is_unsaved(const struct attach *attach);
 /* The signal that ended the wait, 0 = none. */
 int attach__signal(const struct attach *attach);
 /* NULL-safe. */

@@ -91,14 +91,14 @@ int choice__add_cgroup(struct choice *choice, const char *path)
 
 	if (statfs(path, &fs)) {
 		msg__error("--cgroup %s: %s", path, strerror(errno));
-		return 1;
+		return AT_EXIT_USAGE;
 	}
 	if (fs.f_type != CGROUP2_SUPER_MAGIC) {
 		msg__error(
 			"--cgroup %s: not a control group of version 2; those are directories below where cgroup2 is "
 			"mounted, mostly /sys/fs/cgroup",
 			path);
-		return 1;
+		return AT_EXIT_USAGE;
 	}
 	return add_text(&choice->cgroups, &choice->cgroup_cnt, path);
 }

@@ -20,6 +20,7 @@ enum {
 	OPT_NAME,
 	OPT_NO_FOLLOW,
 	OPT_TOP,
+	OPT_SAVE,
 	OPT_ROWS,
 	OPT_SLOTS,
 	OPT_BPF_STATS,
@@ -61,6 +62,7 @@ static const struct argp_option options[] = {
 	CALLCHAIN_OUTPUT_OPTIONS(OPT_CALLCHAIN, OPT_FOLDED, OPT_PPROF, 2),
 	{"json", 'j', NULL, 0, "Report as JSON", 2},
 	{"output", 'o', "FILE", 0, "Report to FILE (default: -, stdout)", 2},
+	{"save", OPT_SAVE, "FILE", 0, "Save all that was measured, for 'alloctrace report'", 2},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 2},
 	{"ledgers", OPT_LEDGERS, "LIST", 0, "Keep these only: commit, vmas, all, none (default: all)", 3},
 	{"no-ledgers", OPT_NO_LEDGERS, NULL, 0, "Keep none: the cheapest tracing", 3},
@@ -78,10 +80,10 @@ static bool parse_time(const char *text, uint64_t *ns)
 		const char *name;
 		double ns;
 	} units[] = {{"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"", 1e9}};
-	char *end;
+	char *end = NULL;
 	double value = isdigit((unsigned char)*text) ? strtod(text, &end) : 0;
 
-	for (size_t i = 0; value > 0 && i < sizeof(units) / sizeof(units[0]); i++)
+	for (size_t i = 0; end && value > 0 && i < sizeof(units) / sizeof(units[0]); i++)
 		if (strcmp(end, units[i].name) == 0 && value * units[i].ns < 1e18) {
 			*ns = (uint64_t)(value * units[i].ns);
 			return *ns >= 1000000;
@@ -172,6 +174,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_PPROF: cmd->callchain.pprof = arg; return 0;
 	case 'j': cmd->is_json = true; return 0;
 	case 'o': cmd->output_name = arg; return 0;
+	case OPT_SAVE: cmd->opts.save = arg; return 0;
 	case OPT_BPF_STATS: cmd->opts.is_measuring_bpf = true; return 0;
 	case OPT_NO_LEDGERS: cmd->opts.ledgers = 0; return 0;
 	case OPT_LEDGERS:
@@ -258,6 +261,8 @@ static int trace(struct attach_cmd *cmd)
 	}
 	if (!status && attach__signal(attach) && attach__signal(attach) != SIGINT)
 		status = 128 + attach__signal(attach);
+	if (!status && attach__is_unsaved(attach))
+		status = AT_EXIT_OWN;
 	profile__free(profile);
 	attach__close(attach);
 	return status;

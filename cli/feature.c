@@ -32,6 +32,8 @@
 /* The inode number of the first pid namespace: kernel ABI (PROC_PID_INIT_INO). */
 #define INIT_PID_NAMESPACE 0xEFFFFFFCu
 
+enum { PID_LIMIT = 4 << 20 }; /* no kernel has more */
+
 static const struct bpf_insn return_zero[] = {
 	{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
 	{.code = BPF_JMP | BPF_EXIT},
@@ -359,19 +361,34 @@ static void probe_vma_iter(struct feature *feature, const struct btf_scan *btf)
 			      "this kernel has no iterator over a process's mappings (6.7 and later do)");
 }
 
-/* Programs see the numbers of the first pid namespace only. */
-static void probe_pid_namespace(struct feature *feature)
+static void probe_task_iter(struct feature *feature, const struct btf_scan *btf)
 {
+	if (btf_scan__find(btf, BTF_KIND_FUNC, "bpf_iter_task") >= 0)
+		feature__pass(feature);
+	else
+		feature__fail(feature, ENOENT, "this kernel has no iterator over processes (5.8 and later do)");
+}
+
+/* Programs see the numbers of the first pid namespace; a walk over the tasks that we see translates. */
+static void probe_pid_namespace(struct features *features)
+{
+	struct feature *feature = &features->pid_namespace;
 	struct stat st;
 
 	if (stat("/proc/self/ns/pid", &st))
 		feature__fail(feature, errno, "/proc/self/ns/pid: %s", strerror(errno));
-	else if (st.st_ino != INIT_PID_NAMESPACE)
-		feature__fail(feature, ENOTSUP,
-			      "this is a pid namespace of its own, and the kernel side knows only the host's PIDs: "
-			      "run with the host's (--pid=host)");
 	else
+		features->is_own_pid_namespace = st.st_ino != INIT_PID_NAMESPACE;
+	if (features->is_own_pid_namespace && !features->task_iter.is_ok)
+		feature__fail(
+			feature, ENOTSUP,
+			"this is a pid namespace of its own, and this kernel cannot translate its PIDs to the host's: "
+			"run with the host's (--pid=host)");
+	else if (!feature->err)
 		feature__pass(feature);
+	/* The kernel's numbers may be higher than those that we can have; 4 Mi is the limit of all kernels. */
+	if (features->is_own_pid_namespace)
+		features->pid_max = PID_LIMIT;
 }
 
 /* Everything below BTF needs it and a working bpf(2). */
@@ -401,6 +418,7 @@ static void probe_tracing(struct features *features, const struct btf_scan *btf)
 		features->task_storage = *needed;
 		features->vma_iter = *needed;
 		features->lock_events = *needed;
+		features->task_iter = *needed;
 		return;
 	}
 	probe_tp_btf(&features->tp_btf, btf);
@@ -413,6 +431,7 @@ static void probe_tracing(struct features *features, const struct btf_scan *btf)
 	probe_task_storage(&features->task_storage);
 	probe_vma_iter(&features->vma_iter, btf);
 	probe_lock_events(&features->lock_events, btf);
+	probe_task_iter(&features->task_iter, btf);
 }
 
 static int silent(enum libbpf_print_level level, const char *fmt, va_list args)
@@ -449,12 +468,12 @@ void feature__probe(struct features *features)
 	read_line("/proc/sys/kernel/pid_max", line, sizeof(line));
 	features->pid_max = atoi(line);
 	if (features->pid_max <= 0)
-		features->pid_max = 4 << 20; /* no kernel has more */
+		features->pid_max = PID_LIMIT;
 	probe_bpf(&features->bpf);
 	probe_btf(&features->btf, &btf);
 	probe_tracing(features, &btf);
 	btf_scan__close(&btf);
-	probe_pid_namespace(&features->pid_namespace);
+	probe_pid_namespace(features);
 	features->best_tier = feature__best_tier(features);
 	libbpf_set_print(print);
 }

@@ -27,7 +27,9 @@ struct features {
 	struct feature task_storage;
 	struct feature vma_iter;      /* programs can walk over VMAs */
 	struct feature lock_events;   /* waits for locks have tracepoints */
-	struct feature pid_namespace; /* our process numbers are the kernel's own */
+	struct feature task_iter;     /* programs can walk over tasks */
+	struct feature pid_namespace; /* our process numbers are the kernel's own, or can be translated */
+	bool is_own_pid_namespace;    /* they are not: they must be */
 	int pid_max;
 	int best_tier;
 };

@@ -322,7 +322,7 @@ static int compare_items(const void *a, const void *b)
 
 void processes__sort(struct processes *processes)
 {
-	if (!processes->cnt)
+	if (!processes->cnt || !processes->index_cnt)
 		return;
 	qsort(processes->items, processes->cnt, sizeof(*processes->items), compare_items);
 	for (size_t i = 0; i < processes->cnt; i++)

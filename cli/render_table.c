@@ -65,7 +65,7 @@ static void print_command(const struct table *table)
 	fprintf(table->out, "%salloctrace %s:", bold(table), table->profile->version);
 	if (table->profile->processes)
 		render_processes__headline(table->out, table->profile->processes);
-	for (char **arg = table->profile->argv; arg && *arg; arg++) {
+	for (char **arg = table->profile->argv; !table->profile->processes && arg && *arg; arg++) {
 		bool is_quoted = !**arg || strpbrk(*arg, " '\"");
 
 		format__escape(*arg, escaped, sizeof(escaped));

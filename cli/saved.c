@@ -13,6 +13,7 @@
 #include "cli/cmd.h"
 #include "cli/gz.h"
 #include "cli/msg.h"
+#include "cli/processes_fields.h"
 #include "cli/profile_fields.h"
 #include "cli/render_json.h"
 #include "cli/whole_file.h"
@@ -76,7 +77,13 @@ static int write_document(const char *path, json_t *document, json_t *raw)
 
 int saved__write_profile(const char *path, const struct profile *profile)
 {
-	return write_document(path, render_json__document(profile), fields__write(profile_fields, profile));
+	json_t *raw = fields__write(profile_fields, profile);
+
+	if (profile->processes && json_object_set_new(raw, "processes", processes_fields__write(profile->processes))) {
+		json_decref(raw);
+		raw = NULL;
+	}
+	return write_document(path, render_json__document(profile), raw);
 }
 
 int saved__write_comparison(const char *path, const struct compare_report *report)
@@ -147,13 +154,24 @@ static int check_profile(const struct profile *profile, struct fields_reading *r
 
 int saved__read_profile(const json_t *raw, struct profile **profile, struct fields_reading *reading)
 {
+	const json_t *processes = json_object_get(raw, "processes");
+	json_t *rest = json_copy((json_t *)raw);
 	int err;
 
 	*profile = profile__new();
-	if (!*profile)
+	if (!*profile || !rest) {
+		json_decref(rest);
 		return -ENOMEM;
+	}
 	(*profile)->version[0] = 0;
-	err = fields__read(profile_fields, raw, *profile, reading);
+	json_object_del(rest, "processes");
+	err = fields__read(profile_fields, rest, *profile, reading);
+	json_decref(rest);
+	if (!err && processes) {
+		(*profile)->processes = calloc(1, sizeof(*(*profile)->processes));
+		err = (*profile)->processes ? processes_fields__read(processes, (*profile)->processes, reading)
+					    : -ENOMEM;
+	}
 	return err ? err : check_profile(*profile, reading);
 }
 

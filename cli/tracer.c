@@ -228,6 +228,7 @@ int tracer__open(struct tracer **out, const struct features *features, const str
 		return -ENOMEM;
 	}
 	tracer->opts = *opts;
+	tracer->is_translating = features->is_own_pid_namespace;
 	tracer->stats_fd = -1;
 	tracer->cpu_cnt = libbpf_num_possible_cpus();
 	libbpf_set_print(print_libbpf);
@@ -249,25 +250,26 @@ int tracer__open(struct tracer **out, const struct features *features, const str
 	return 0;
 }
 
-int tracer__add_target(struct tracer *tracer, pid_t tgid)
+int tracer__add_target(struct tracer *tracer, pid_t pid)
 {
+	uint32_t tgid = tracer__kernel_tgid(tracer, pid);
 	int err;
 
-	if (tgid <= 0 || (uint32_t)tgid >= tracer->pid_cnt) {
-		msg__error("cannot trace process %d: kernel.pid_max was %u when tracing was set up", tgid,
+	if (!tgid || tgid >= tracer->pid_cnt) {
+		msg__error("cannot trace process %d: kernel.pid_max was %u when tracing was set up", pid,
 			   tracer->pid_cnt);
 		return -ERANGE;
 	}
 	if (tracer->has_fault_events) {
-		err = tracer__add_threads(tracer, tgid);
+		err = tracer__add_threads(tracer, pid);
 		if (err) {
-			msg__error("cannot watch the page faults of process %d: %s", tgid, strerror(-err));
+			msg__error("cannot watch the page faults of process %d: %s", pid, strerror(-err));
 			return err;
 		}
 	}
-	err = tracer__add_callchains(tracer, tgid);
+	err = tracer__add_callchains(tracer, pid);
 	if (err) {
-		msg__error("cannot prepare callchains of process %d: %s", tgid, strerror(-err));
+		msg__error("cannot prepare callchains of process %d: %s", pid, strerror(-err));
 		return err;
 	}
 	__atomic_store_n(&tracer->targets[tgid], AT_PHASE_STARTUP + 1, __ATOMIC_RELEASE);

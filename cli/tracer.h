@@ -49,7 +49,7 @@ struct tracer_opts {
 
 int tracer__open(struct tracer **tracer, const struct features *features, const struct tracer_opts *opts);
 /* Before tracer__start; the process must be stopped or held by the caller. */
-int tracer__add_target(struct tracer *tracer, pid_t tgid);
+int tracer__add_target(struct tracer *tracer, pid_t pid);
 /* A file that a target is about to execute: its callchains are complete from the start. */
 void tracer__expect(struct tracer *tracer, const char *path);
 int tracer__start(struct tracer *tracer);

@@ -26,9 +26,10 @@
 static const char *const last_names[] = {"exit_group", "execve", "execveat"};
 enum { LAST_CNT = sizeof(last_names) / sizeof(last_names[0]), SINGLE_MAX = 2 * (AT_SYS_CNT - 1) + LAST_CNT };
 
+/* In a pid namespace of its own even our own number is not the kernel's. */
 static bool has_passes(const struct tracer *tracer)
 {
-	return tracer->opts.is_live;
+	return tracer->opts.is_live || tracer->is_translating;
 }
 
 static int configure_rows(struct tracer *tracer)
@@ -87,8 +88,9 @@ int tracer__map_live(struct tracer *tracer)
 	tracer->attach = map_memory(tracer->skel->maps.attach_state, sizeof(*tracer->attach));
 	if (!tracer->attach)
 		return -errno;
-	tracer->rows = map_memory(tracer->skel->maps.rows, rows_bytes(tracer));
-	if (!tracer->rows)
+	if (tracer->opts.is_live)
+		tracer->rows = map_memory(tracer->skel->maps.rows, rows_bytes(tracer));
+	if (tracer->opts.is_live && !tracer->rows)
 		return -errno;
 	tracer->pass_link = bpf_program__attach_iter(tracer->skel->progs.at_tasks, NULL);
 	return tracer->pass_link ? 0 : -errno;
@@ -157,6 +159,23 @@ uint32_t tracer__self(struct tracer *tracer)
 	if (!tracer->attach->self_tgid && tracer__pass(tracer, AT_PASS_LOOK, NULL, NULL))
 		return 0;
 	return tracer->attach->self_tgid;
+}
+
+uint32_t tracer__kernel_tgid(struct tracer *tracer, pid_t pid)
+{
+	struct at_task *tasks = NULL;
+	uint32_t tgid = 0;
+	size_t cnt = 0;
+
+	if (!has_passes(tracer))
+		return (uint32_t)pid;
+	if (tracer__pass(tracer, AT_PASS_LIST, &tasks, &cnt))
+		return 0;
+	for (size_t i = 0; i < cnt; i++)
+		if ((pid_t)tasks[i].shown_tid == pid)
+			tgid = tasks[i].tgid;
+	free(tasks);
+	return tgid;
 }
 
 /* Calibration has given a row to each thread of ours that made a call; there is one. */

@@ -43,6 +43,7 @@ struct tracer {
 	int stats_fd;                           /* while open, the kernel times all BPF programs */
 	int cpu_cnt;                            /* possible CPUs: values of a per-CPU map */
 	uint64_t added_call_ns, added_fault_ns; /* to one of the target's, by calibration */
+	bool is_translating;                    /* we are in a pid namespace of its own */
 	/* tier 2: */
 	struct bpf_link **hook_links; /* in the order of their attaching */
 	size_t hook_link_cnt;
@@ -77,6 +78,8 @@ int tracer__end_live(struct tracer *tracer);
 void tracer__free_live(struct tracer *tracer);
 /* Removes what calibration left. */
 void tracer__clear_live(struct tracer *tracer);
+/* A process that we see by this number, as the kernel numbers it; 0 = there is none. */
+uint32_t tracer__kernel_tgid(struct tracer *tracer, pid_t pid);
 /* Our own process as the kernel numbers it; 0 when that cannot be found out. */
 uint32_t tracer__self(struct tracer *tracer);
 

@@ -12,17 +12,22 @@
  *   l     the first thread ends; another one reads commands from then on
  *   b     calls without end, by all threads but the first, with pauses
  *   p N   touches N pages
+ *   u     a thread begins a call that does not end
+ *   r     and now it does
  *   q     the end
  *
  * usage: attach_calls [THREADS] [NAME]
  */
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,6 +135,44 @@ static void touch(long n)
 		((volatile char *)pages)[i * PAGE] = 1;
 }
 
+/* A fault that nobody answers keeps the call of a thread from ending. */
+static struct {
+	int fd;
+	char *page;
+	pthread_t thread;
+} stuck;
+
+static void *populate(void *arg)
+{
+	syscall(SYS_madvise, arg, PAGE, MADV_POPULATE_READ);
+	return NULL;
+}
+
+static void get_stuck(void)
+{
+	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_register reg = {.mode = UFFDIO_REGISTER_MODE_MISSING};
+	struct uffd_msg message;
+
+	stuck.fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	stuck.page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	reg.range.start = (unsigned long)stuck.page;
+	reg.range.len = PAGE;
+	if (stuck.fd < 0 || ioctl(stuck.fd, UFFDIO_API, &api) || ioctl(stuck.fd, UFFDIO_REGISTER, &reg) ||
+	    pthread_create(&stuck.thread, NULL, populate, stuck.page) ||
+	    read(stuck.fd, &message, sizeof(message)) != sizeof(message))
+		fail("userfaultfd");
+}
+
+static void get_loose(void)
+{
+	struct uffdio_zeropage zero = {.range = {(unsigned long)stuck.page, PAGE}};
+
+	if (ioctl(stuck.fd, UFFDIO_ZEROPAGE, &zero) || pthread_join(stuck.thread, NULL))
+		fail("userfaultfd");
+	close(stuck.fd);
+}
+
 /* A line, byte by byte: nothing is read ahead, so an exec loses none. */
 static int read_line(char *line, size_t bytes)
 {
@@ -164,6 +207,8 @@ static void *obey(void *arg)
 		case 'l': start(obey, arg); pthread_exit(NULL);
 		case 'b': order_all(-1); break;
 		case 'p': touch(n); break;
+		case 'u': get_stuck(); break;
+		case 'r': get_loose(); break;
 		case 'q': _exit(0);
 		default: fail("command");
 		}
@@ -174,7 +219,14 @@ static void *obey(void *arg)
 
 int main(int argc, char **argv)
 {
+	struct rlimit limit;
+
 	own_argv = argv;
+	/* Two descriptors a thread. */
+	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
 	if (pipe2(done, O_CLOEXEC))
 		fail("pipe");
 	if (argc > 2)

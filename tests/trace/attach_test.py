@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # timeout: 240
 """attach counts what a running process does from then on, exactly: threads, children, programs, and ends."""
+import json
 import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 
 from attaching import CALLS, CLASS, KNOWN, Attach, Child, Target, counted, expect_exact, expect_total
@@ -160,8 +162,8 @@ def intervals():
                 time.sleep(0.13)
             target.tell("q", has_answer=False)
             lines = attach.text().splitlines()
-    parts = [__import__("json").loads(line) for line in lines if line.startswith('{"schema":"alloctrace.interval/1"')]
-    report = __import__("json").loads("\n".join(lines[len(parts):]))
+    parts = [json.loads(line) for line in lines if line.startswith('{"schema":"alloctrace.interval/1"')]
+    report = json.loads("\n".join(lines[len(parts):]))
     expect_total(report, 3 * 420)
     expect(len(parts) >= 4, f"{len(parts)} intervals")
     for name in (CLASS, "fault.minor"):
@@ -175,6 +177,23 @@ def intervals():
     ends = [part["to_ns"] for part in parts]
     starts = [part["from_ns"] for part in parts]
     expect(starts == [0] + ends[:-1], "intervals do not follow one another")
+
+
+def saved():
+    """What was saved is the report again, to the byte; in JSON, too."""
+    with Target(3) as target, tempfile.TemporaryDirectory() as place:
+        path = f"{place}/saved.gz"
+        with Attach("-p", target.pid, "--save", path) as attach:
+            target.tell("c 139")
+            target.tell("e")
+            report = attach.report()
+            with open(attach.output.name, encoding="utf-8") as output:
+                text = output.read()
+        again = subprocess.run([ALLOCTRACE, "report", "-j", path], capture_output=True, text=True, check=True).stdout
+        expect_total(report, 3 * 139)
+        expect(again == text, "report -j differs")
+        table = subprocess.run([ALLOCTRACE, "report", path], capture_output=True, text=True, check=True).stdout
+        expect("attached to 2 processes" in table and f"{target.pid} " in table, table)
 
 
 def at_once():
@@ -225,7 +244,7 @@ def main():
     results.case("exec", exec_again, "e")
     results.case("exec by a thread", exec_again, "w")
     for case in (leader_gone, one_thread, ends_with_target, killed_target, two_agree, intervals, at_once, rows_full,
-                 many_short_threads):
+                 many_short_threads, saved):
         results.case(case.__name__, case)
     results.exit()
 

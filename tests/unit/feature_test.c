@@ -218,8 +218,10 @@ static void test_pid_namespace(void **state)
 	probe_behind(&findings, nothing);
 	if (findings.features.best_tier < 1)
 		skip();
+	/* Its numbers can be translated. */
 	probe_behind(&findings, enter_pid_namespace);
-	assert_says(&findings, "pid namespace");
+	assert_true(findings.features.is_own_pid_namespace);
+	assert_int_equal(findings.features.best_tier, findings.features.task_iter.is_ok ? 1 : 0);
 }
 
 /* Advice is only for those who have less than could be had. */
