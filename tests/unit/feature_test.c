@@ -247,7 +247,8 @@ static struct features all_found(void)
 	struct feature *const all[] = {
 		&found.btf,          &found.bpf,      &found.kernel_read,    &found.tp_btf,
 		&found.fault_event,  &found.fentry,   &found.fault_function, &found.charge_function,
-		&found.task_storage, &found.vma_iter, &found.pid_namespace};
+		&found.task_storage, &found.vma_iter, &found.lock_events,    &found.task_iter,
+		&found.pid_namespace};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		all[i]->is_ok = true;
