@@ -206,6 +206,9 @@ static void fill_from_target(struct session_run *run)
 	profile->user_ns = timeval_ns(target->rusage.ru_utime);
 	profile->sys_ns = timeval_ns(target->rusage.ru_stime);
 	profile->max_rss_bytes = target->rusage.ru_maxrss * 1024ull;
+	/* The kernel's peak leaves out what the counters of single CPUs hold back; the final reading does not. */
+	if (profile->max_rss_bytes < profile->final_rss_bytes)
+		profile->max_rss_bytes = profile->final_rss_bytes;
 	profile->minor_fault_cnt = target->rusage.ru_minflt;
 	profile->major_fault_cnt = target->rusage.ru_majflt;
 }

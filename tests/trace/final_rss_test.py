@@ -34,6 +34,7 @@ def check(name, *words):
     final = rusage.get("final_rss_bytes")
     result(name, (final is None or abs(final - found) > SLACK_PAGES * 4096) and
            f"{final} in the report, {found} in the program: {done.stderr}")
+    result(f"{name}: the peak is no less", rusage["max_rss_bytes"] < (final or 0) and rusage)
 
 
 def main():
