@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What tracing adds to one call, in both slot modes: the same loop bare and
+ * What tracing adds to one call, in both slot modes and with each ledger: the same loop bare and
  * traced, interleaved, each time in a new process; the best of many short
  * batches, so that other load on the machine matters little.
  * usage: trace_cost [ROUNDS]
@@ -22,8 +22,20 @@
 
 enum { BATCH_CNT = 600, CALL_CNT = 100, PAGE_CNT = 64, PAGE_BYTES = 4096, ROUND_MAX = 99 };
 
-enum config { BARE, ARRAY, STORAGE, CONFIG_CNT };
-static const char *const config_names[CONFIG_CNT] = {"bare", "array", "storage"};
+static const struct config {
+	const char *name;
+	enum slot_mode slot_mode;
+	unsigned ledgers;
+} configs[] = {
+	{"bare", SLOT_ARRAY, 0}, /* not traced */
+	{"array", SLOT_ARRAY, 0},
+	{"storage", SLOT_STORAGE, 0},
+#define X(id, name) {name, SLOT_ARRAY, LEDGER_##id},
+	LEDGERS(X)
+#undef X
+		{"all", SLOT_ARRAY, LEDGER_ALL},
+};
+enum { BARE, FIRST_TRACED, CONFIG_CNT = sizeof(configs) / sizeof(configs[0]) };
 
 static uint64_t now_ns(void)
 {
@@ -69,6 +81,22 @@ static uint64_t batch_fault(char *pages)
 	return now_ns() - start_ns;
 }
 
+/* What an allocator does that keeps nothing. */
+static uint64_t batch_touched_pair(char *pages)
+{
+	uint64_t start_ns = now_ns();
+
+	(void)pages;
+	for (int i = 0; i < CALL_CNT; i++) {
+		char *mem = mmap(NULL, 4 * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		for (int page = 0; page < 4; page++)
+			((volatile char *)mem)[page * PAGE_BYTES] = 1;
+		munmap(mem, 4 * PAGE_BYTES);
+	}
+	return now_ns() - start_ns;
+}
+
 static uint64_t batch_getppid(char *pages)
 {
 	uint64_t start_ns = now_ns();
@@ -85,8 +113,11 @@ static const struct workload {
 	int op_cnt;
 	bool is_bystander; /* runs beside a traced process, not as one */
 } workloads[] = {
-	{"failing madvise", batch_madvise, CALL_CNT, false},    {"mmap + munmap", batch_pair, CALL_CNT, false},
-	{"page fault", batch_fault, PAGE_CNT, false},           {"getppid", batch_getppid, CALL_CNT, false},
+	{"failing madvise", batch_madvise, CALL_CNT, false},
+	{"mmap + munmap", batch_pair, CALL_CNT, false},
+	{"mmap, 4 faults, munmap", batch_touched_pair, CALL_CNT, false},
+	{"page fault", batch_fault, PAGE_CNT, false},
+	{"getppid", batch_getppid, CALL_CNT, false},
 	{"bystander's getppid", batch_getppid, CALL_CNT, true},
 };
 enum { WORKLOAD_CNT = sizeof(workloads) / sizeof(workloads[0]) };
@@ -154,11 +185,12 @@ static double finish_worker(pid_t pid, int go, int result)
 	return op_ns;
 }
 
-static double measure(const struct features *features, enum config config, const struct workload *workload)
+static double measure(const struct features *features, int config, const struct workload *workload)
 {
 	struct tracer_opts opts = {
 		.is_following = true,
-		.slot_mode = config == ARRAY ? SLOT_ARRAY : SLOT_STORAGE,
+		.slot_mode = configs[config].slot_mode,
+		.ledgers = configs[config].ledgers,
 	};
 	struct tracer *tracer = NULL;
 	pid_t pid, other = 0;
@@ -199,20 +231,17 @@ static double median(double *values, int cnt)
 	return cnt % 2 ? values[cnt / 2] : (values[cnt / 2 - 1] + values[cnt / 2]) / 2;
 }
 
-/* Medians over the rounds; "added" is the median of the differences within rounds. */
+/* Median of the differences to the bare run, within rounds. */
 static void report(const struct workload *workload, double ns[CONFIG_CNT][ROUND_MAX], int round_cnt)
 {
-	double added[CONFIG_CNT][ROUND_MAX], bare;
+	double added[ROUND_MAX], bare[ROUND_MAX];
 
-	for (int config = ARRAY; config < CONFIG_CNT; config++)
+	memcpy(bare, ns[BARE], sizeof(bare));
+	printf("%-24s %9.0f", workload->name, median(bare, round_cnt));
+	for (int config = FIRST_TRACED; config < CONFIG_CNT; config++) {
 		for (int round = 0; round < round_cnt; round++)
-			added[config][round] = ns[config][round] - ns[BARE][round];
-	bare = median(ns[BARE], round_cnt);
-	printf("%-20s %9.0f", workload->name, bare);
-	for (int config = ARRAY; config < CONFIG_CNT; config++) {
-		double traced = median(ns[config], round_cnt);
-
-		printf(" %9.0f %9.0f %7.2f", traced, median(added[config], round_cnt), traced / bare);
+			added[round] = ns[config][round] - ns[BARE][round];
+		printf(" %+9.0f", median(added, round_cnt));
 	}
 	printf("\n");
 }
@@ -237,13 +266,13 @@ int main(int argc, char **argv)
 	for (int round = 0; round < round_cnt; round++)
 		for (int i = 0; i < WORKLOAD_CNT; i++)
 			for (int j = 0; j < CONFIG_CNT; j++) {
-				enum config config = (round + j) % CONFIG_CNT;
+				int config = (round + j) % CONFIG_CNT;
 
 				ns[i][config][round] = measure(&features, config, &workloads[i]);
 			}
-	printf("%-20s %9s", "ns a call or fault", config_names[BARE]);
-	for (int config = ARRAY; config < CONFIG_CNT; config++)
-		printf(" %9s %9s %7s", config_names[config], "added", "ratio");
+	printf("%-24s", "ns: bare, and added by");
+	for (int config = BARE; config < CONFIG_CNT; config++)
+		printf(" %9s", configs[config].name);
 	printf("\n");
 	for (int i = 0; i < WORKLOAD_CNT; i++)
 		report(&workloads[i], ns[i], round_cnt);
