@@ -36,6 +36,7 @@ if command -v pkg-config >/dev/null; then
 	if command -v "${CXX:-g++}" >/dev/null; then
 		cat >"$dir/user.cc" <<-'CC'
 			#include <atmalloc.h>
+			#include <cstdint>
 			#include <cstring>
 			#include <memory>
 			#include <vector>

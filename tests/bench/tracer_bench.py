@@ -34,9 +34,8 @@ SETTLE_S = 4
 SYSCALLS = ("mmap", "munmap", "mprotect", "madvise", "mremap", "brk")
 BPFTRACE = "".join(
     f"tracepoint:syscalls:sys_enter_{name} /pid == TARGET/ {{ @start[tid] = nsecs; }} "
-    f"tracepoint:syscalls:sys_exit_{name} /@start[tid]/ {{ @n[\"{name}\", args->ret < 0] = count(); "
-    f"@ns[\"{name}\"] = sum(nsecs - @start[tid]); @h[\"{name}\"] = hist(nsecs - @start[tid]); "
-    f"delete(@start[tid]); }} " for name in SYSCALLS) + \
+    f"tracepoint:syscalls:sys_exit_{name} /@start[tid]/ {{ $ns = nsecs - @start[tid]; @cnt_{name} = count(); "
+    f"@sum_{name} = sum($ns); @hist_{name} = hist($ns); delete(@start[tid]); }} " for name in SYSCALLS) + \
     "software:page-faults:1 /pid == TARGET/ { @faults = count(); }"
 
 # Tools that start the target, and tools that are given a PID.
