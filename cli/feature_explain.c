@@ -63,9 +63,7 @@ void feature__column(const struct features *features, enum feature_column column
 	const struct feature *why = obstacle(features);
 	int tier = feature__best_tier(features);
 
-	if (column == FEATURE_COLUMN_REQUESTS)
-		snprintf(buf, buf_bytes, "yes");
-	else if (why)
+	if (why && column != FEATURE_COLUMN_REQUESTS)
 		snprintf(buf, buf_bytes, "no: %s", why->why);
 	else if (column == FEATURE_COLUMN_FAULTS || column == FEATURE_COLUMN_REFAULT)
 		explain_faults(features, buf, buf_bytes);

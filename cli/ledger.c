@@ -174,14 +174,16 @@ int ledger__collect(const struct ledger_fds *fds, int cpu_cnt, struct profile *p
 		{LEDGER_REFAULT, fds->refaults, sizeof(struct at_refault_ledger), add_refault},
 		{LEDGER_STACKS, fds->stacks, sizeof(struct at_stack_ledger), add_stacks},
 	};
-	char *values = calloc((size_t)cpu_cnt, sizeof(union ledger_value)), line[32];
+	union ledger_value *values = calloc((size_t)cpu_cnt, sizeof(*values));
+	char line[32];
 	int err = values ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
 		for (uint32_t phase = 0; !err && phase < AT_PHASE_CNT && profile->ledgers & maps[i].ledgers; phase++) {
 			err = bpf_map_lookup_elem(maps[i].fd, &phase, values);
 			for (int cpu = 0; !err && cpu < cpu_cnt; cpu++)
-				maps[i].add(&profile->phases[phase], values + (size_t)cpu * maps[i].value_bytes);
+				maps[i].add(&profile->phases[phase],
+					    (const char *)values + (size_t)cpu * maps[i].value_bytes);
 		}
 	free(values);
 	if (profile->ledgers & LEDGER_VMAS && read_line("/proc/sys/vm/max_map_count", line, sizeof(line)))

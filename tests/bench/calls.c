@@ -81,7 +81,8 @@ static double percentile10_ns(void (*batch)(char *pages), char *pages, uint64_t 
 		ns[cnt++] = now_ns() - start_ns;
 	} while (cnt < BATCH_MAX && now_ns() < end_ns);
 	qsort(ns, cnt, sizeof(*ns), by_value);
-	return (double)ns[cnt / 10] / OP_CNT;
+	cnt /= 10;
+	return (double)ns[cnt] / OP_CNT;
 }
 
 int main(int argc, char **argv)
