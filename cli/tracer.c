@@ -219,10 +219,17 @@ static int tracer__load_best(struct tracer *tracer, const struct features *featu
 
 int tracer__open(struct tracer **out, const struct features *features, const struct tracer_opts *opts)
 {
-	struct tracer *tracer = calloc(1, sizeof(*tracer));
+	struct tracer *tracer;
 	int err;
 
 	*out = NULL;
+	if (opts->callchains != CALLCHAINS_NONE && features->is_own_pid_namespace) {
+		msg__error(
+			"cannot follow callchains in a pid namespace of its own: a process's mappings are found by the "
+			"host's number for it; run alloctrace outside of the container, or without callchains");
+		return -ENOTSUP;
+	}
+	tracer = calloc(1, sizeof(*tracer));
 	if (!tracer) {
 		msg__error("cannot set up tracing: out of memory");
 		return -ENOMEM;

@@ -15,7 +15,7 @@ import tempfile
 import time
 
 from attaching import Attach
-from measure import Results, expect
+from measure import ALLOCTRACE, Results, expect
 
 CALLS = 13
 CLASS = "mmap.anon"
@@ -189,10 +189,18 @@ def check_redis(folder):
     expect(calls > 0 and to_main == calls, f"{to_main} of {calls} calls lead back to the start of the program or a thread")
 
 
+def check_namespace():
+    """In a pid namespace the numbers are not the kernel's: said, instead of another process's names."""
+    done = subprocess.run(["unshare", "-pf", "--mount-proc", os.path.abspath(ALLOCTRACE), "run", "--callchain",
+                           "--allocator=system", "--", "true"], capture_output=True, text=True, timeout=60, check=False)
+    expect(done.returncode == 125 and "pid namespace" in done.stderr, f"{done.returncode}: {done.stderr}")
+
+
 def main():
     results = Results()
     with tempfile.TemporaryDirectory(prefix="alloctrace-test-") as folder:
         os.chmod(folder, 0o755)
+        results.case("pid namespace", check_namespace)
         results.case("python", check_python)
         results.case("libraries", check_libraries, folder)
         if shutil.which("redis-server") and shutil.which("redis-benchmark"):
