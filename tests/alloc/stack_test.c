@@ -288,7 +288,7 @@ static void executable_stacks_stay_executable(void **state)
 /* A library that is loaded later makes all stacks of later threads executable. */
 static void executable_stacks_by_dlopen(void **state)
 {
-	char copy[] = "/tmp/atmalloc-stack-test-XXXXXX", program[512], arg[64];
+	char copy[] = "/tmp/atmalloc-stack-test-XXXXXX", arg[64];
 	char *text;
 	Dl_info info;
 
@@ -296,9 +296,8 @@ static void executable_stacks_by_dlopen(void **state)
 	assert_true(dladdr(dlsym(dlopen("libm.so.6", RTLD_NOW), "cbrt"), &info));
 	close(mkstemp(copy));
 	make_exec_stack_copy(info.dli_fname, copy);
-	snprintf(program, sizeof(program), "%s/tests/alloc/stack_answers", out_dir);
 	snprintf(arg, sizeof(arg), "--code=%s", copy);
-	text = output_of(program, arg, getenv("LD_PRELOAD"), 0);
+	text = output_of("stack_answers", arg, getenv("LD_PRELOAD"), 0);
 	unlink(copy);
 	assert_non_null(strstr(text, "\ncode on a stack: create=0 join=0 result=42\n"));
 	free(text);
