@@ -20,6 +20,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -124,6 +125,15 @@ def measure(tool, workload, ms):
     return (under_starter if tool in STARTERS else under_watcher)(tool, workload, ms)
 
 
+def check_perf():
+    """perf trace may run the program and see nothing of it; a cost of nothing would be reported."""
+    with tempfile.NamedTemporaryFile(prefix="alloctrace-bench-") as summary:
+        words = [word if word != "/dev/null" else summary.name for word in STARTERS["perf"]]
+        finish_target(start_target("madvise", 20, [*with_tracefs, *words]))
+        if b"madvise" not in summary.read():
+            raise Unusable("it sees no syscalls here")
+
+
 def usable_tools(tools):
     usable = []
     for tool in tools:
@@ -132,6 +142,8 @@ def usable_tools(tools):
             if not shutil.which(command):
                 raise Unusable("is not installed")
             measure(tool, "madvise", 20)
+            if tool == "perf":
+                check_perf()
             usable.append(tool)
         except (Unusable, subprocess.SubprocessError, OSError) as error:
             print(f"{tool}: left out: {error}", file=sys.stderr)

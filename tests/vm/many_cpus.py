@@ -31,7 +31,7 @@ def main():
             jobs.append(vm.Job(f"{words[0]} {policy}", f"/at/alloctrace run --json --output /tmp/r --policy={policy} "
                                                        f"{' '.join(words)} >/dev/null; cat /tmp/r"))
     vm.boot(image, initramfs, jobs, cpus=cpus, memory=f"{gib}G", timeout_s=3000, log=f"{vm.OUT}/vm/many_cpus")
-    print("| scenario, policies | CPUs | charged pages | updates | past kernel's batch | past 32 pages | past the scaled batch |")
+    print("| scenario, policies | CPUs | charged pages | updates | past kernel's batch | past the fixed batch | past the scaled batch |")
     print("|---|---|---|---|---|---|---|")
     for job in jobs:
         if job.status != 0:
