@@ -15,7 +15,7 @@ static void print_number(FILE *out, double value)
 	if (value == floor(value) && fabs(value) < 9e15)
 		fprintf(out, ",%.0f", value);
 	else
-		fprintf(out, ",%.9g", value);
+		fprintf(out, ",%.17g", value);
 }
 
 static void print_interval(FILE *out, const struct stats_interval *interval)
