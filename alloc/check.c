@@ -67,10 +67,13 @@ static void check_held(struct heap *heap)
 	for (struct large *large = held->newest; large; large = large->older, listed_cnt++) {
 		char *end = (char *)large->addr + large->map_bytes;
 		struct large *behind = atm_large_find(end);
+		/* Its end is not marked where there was no memory for the table: what comes behind is not joined then.
+		 */
+		struct large *marked = atm_large_before(end);
 
 		HOLDS(large->state == LARGE_HELD && large->holder == heap && large->heap == heap, large);
-		HOLDS(atm_large_find(large->addr) == large && atm_large_before(end) == large, large);
-		HOLDS(!behind || behind->holder != heap, large);
+		HOLDS(atm_large_find(large->addr) == large && (!marked || marked == large), large);
+		HOLDS(!marked || !behind || behind->holder != heap, large);
 		HOLDS(!large->older || large->older->held_since_ms <= large->held_since_ms, large);
 		HOLDS(large->older ? large->older->newer == large : held->oldest == large, large);
 		pages += large->map_bytes >> atm_page_shift;

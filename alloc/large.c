@@ -171,7 +171,7 @@ void atm_large_mark_end(struct large *large)
 	if (large->map_bytes == atm_page_bytes)
 		return; /* leads there anyway */
 	atm_lock_acquire(&large_lock);
-	entry = table_entry(last_page(large), true);
+	entry = table_entry(last_page(large), GROW);
 	if (entry)
 		atomic_store_explicit(entry, large, memory_order_release);
 	atm_lock_release(&large_lock);
@@ -183,14 +183,14 @@ void atm_large_unmark_end(const struct large *large)
 
 	if (large->map_bytes == atm_page_bytes)
 		return;
-	entry = table_entry(last_page(large), false);
+	entry = table_entry(last_page(large), LOOK_UP);
 	if (entry)
 		atomic_store_explicit(entry, NULL, memory_order_release);
 }
 
 struct large *atm_large_before(const void *addr)
 {
-	struct large *_Atomic *entry = table_entry((const char *)addr - atm_page_bytes, false);
+	struct large *_Atomic *entry = table_entry((const char *)addr - atm_page_bytes, LOOK_UP);
 
 	return entry ? atomic_load_explicit(entry, memory_order_acquire) : NULL;
 }

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -34,6 +35,7 @@ def on_terminal(words, env=None, until=None, keys=b"", columns=120):
     pid, fd = pty.fork()
     if not pid:
         set_columns(0, columns)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # where it is ignored, Ctrl-C would be, too
         os.environ.update({"NO_COLOR": "1", **(env or {})})
         os.execv(ALLOCTRACE, [ALLOCTRACE, "compare", "--tier", "0", "--seed", "3", *words])
     seen, end = b"", time.monotonic() + LIMIT_S

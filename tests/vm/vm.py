@@ -132,7 +132,7 @@ def _read(path, jobs):
             by_name[name].output = text.split(f"@begin {name}\n", 1)[1]
 
 
-def boot(image, initramfs, jobs, *, cpus=2, memory=MEMORY, timeout_s=560, args="", log):
+def boot(image, initramfs, jobs, *, cpus=2, memory=MEMORY, timeout_s=1500, args="", log):
     """Boots a kernel, runs the jobs in order, fills in their status (None: not finished) and output.
 
     What the machine printed stays in log.results, what the kernel said in log.console. Returns the latter.
