@@ -156,7 +156,10 @@ def check_libraries(folder):
             expect(path["end"] == "outermost" and follows(chain, ["main", "call", f"{level}_level"]), f"{chain}: {path}")
         else:
             lost[path["end"]] += path["calls"]
-    expect(counts == {name: rounds * cnt for name, cnt in names.items()}, f"calls {dict(counts)}, cut {dict(lost)}")
+    # On a busy machine a library may be gone before anyone could look at it. Then the chain is cut; it has no wrong name.
+    seen = f"calls {dict(counts)}, cut {dict(lost)}"
+    expect(all(0 < counts[name] <= rounds * cnt for name, cnt in names.items()), seen)
+    expect(set(lost) <= {"no_mapping"} and sum(counts.values()) + sum(lost.values()) == rounds * sum(names.values()), seen)
 
 
 def check_redis(folder):

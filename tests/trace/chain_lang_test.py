@@ -253,10 +253,15 @@ def check_replaced(folder):
         shell = f"cp {folder}/keep {program}; exec 9<{program}; {command}; exec /proc/self/fd/9 plain"
         if not os.path.exists(f"{folder}/keep"):
             shutil.copy(program, f"{folder}/keep")
-        found = paths(report(["/bin/sh", "-c", shell]), CLASS)
-        expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{name}: {found}")
-        for names, frames, _ in found:
-            expect(follows(names, WANTED), f"{name}: {names}")
+        # On a busy machine the program may end before anyone could look at its file: cut then, but never a wrong name.
+        for attempt in range(10):
+            found = list(paths(report(["/bin/sh", "-c", shell]), CLASS))
+            expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{name}: {found}")
+            expect(not any("wrong" in function for names, _, _ in found for function in names), f"{name}: {found}")
+            if all(follows(names, WANTED) for names, _, _ in found):
+                break
+            expect(attempt < 9, f"{name}: {found}")
+        for _, frames, _ in found:
             expect(any(frame.get("is_deleted") for frame in frames), f"{name}: {frames}")
 
 
