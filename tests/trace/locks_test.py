@@ -74,7 +74,7 @@ def assumed():
 
 def cold():
     """Pages of a file that are not in memory: as many major faults as the program's own rusage has."""
-    with tempfile.TemporaryDirectory(dir=OUT) as folder:
+    with tempfile.TemporaryDirectory(dir=os.path.abspath(OUT)) as folder:
         report = os.path.join(folder, "report")
         words = [os.path.abspath(ALLOCTRACE), "run", "--json", "--output", report, "--allocator=system", "--",
                  os.path.abspath(CALLS), "cold", "17"]
