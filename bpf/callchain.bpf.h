@@ -122,8 +122,9 @@ static __always_inline void cut_send(struct walk *walk, struct task_struct *task
 		return;
 	}
 	cut->note.kind = AT_NOTE_CUT;
-	cut->note.tgid = key->tgid;
-	cut->note.parent_tgid = cut->note.pad = 0;
+	cut->note.tgid = task->tgid;
+	cut->note.parent_tgid = 0;
+	cut->note.pid = key->pid;
 	cut->key = *key;
 	cut->path.call_cnt = 1;
 	cut->path.sum_ns = ns;
@@ -157,22 +158,24 @@ static __always_inline void cut_send(struct walk *walk, struct task_struct *task
 __noinline int callchain_add(__u32 which, __u32 phase, __u32 class, __u64 ns, __u64 bytes)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 ids = bpf_get_current_pid_tgid(), hash;
-	struct at_path_key key = {.tgid = ids >> 32, .tid = cfg_is_by_thread ? (__u32)ids : 0};
+	struct at_path_key key = {};
 	struct walk *walk;
+	__u64 hash;
 
 	if (!cfg_has_callchains || phase >= AT_PHASE_CNT || class >= AT_CLASS_CNT)
 		return 0;
 	walk = bpf_map_lookup_elem(&walks, &which);
 	if (!walk)
 		return 0;
-	walk_run(walk, task, key.tgid);
-	hash = (walk->hash ^ walk->end ^ (walk->is_raw ? (__u64)key.tgid << 32 : 0)) * 0x9e3779b97f4a7c15;
+	walk_run(walk, task, task->tgid);
+	hash = (walk->hash ^ walk->end ^ (walk->is_raw ? (__u64)task->tgid << 32 : 0)) * 0x9e3779b97f4a7c15;
 	hash |= !hash; /* 0 means another thing */
+	key.pid = user_number(task->group_leader, task->tgid);
+	key.tid = cfg_is_by_thread ? user_number(task, task->pid) : 0;
 	key.class = class;
 	key.phase = phase;
 	key.chain = hash;
-	if (!bpf_map_lookup_elem(&chains, &hash) && !chain_add(walk, hash, key.tgid))
+	if (!bpf_map_lookup_elem(&chains, &hash) && !chain_add(walk, hash, task->tgid))
 		key.chain = 0;
 	path_add(&key, ns, bytes);
 	if (walk->end == AT_END_NO_MAPPING)
@@ -180,7 +183,7 @@ __noinline int callchain_add(__u32 which, __u32 phase, __u32 class, __u64 ns, __
 	return 0;
 }
 
-static __always_inline void note_send(enum at_note_kind kind, __u32 tgid, __u32 parent_tgid)
+static __always_inline void note_send(enum at_note_kind kind, const struct task_struct *task, __u32 parent_tgid)
 {
 	struct at_note *note = bpf_ringbuf_reserve(&notes, sizeof(*note), 0);
 
@@ -189,9 +192,9 @@ static __always_inline void note_send(enum at_note_kind kind, __u32 tgid, __u32 
 		return;
 	}
 	note->kind = kind;
-	note->tgid = tgid;
+	note->tgid = task->tgid;
 	note->parent_tgid = parent_tgid;
-	note->pad = 0;
+	note->pid = user_number(task->group_leader, task->tgid);
 	bpf_ringbuf_submit(note, 0);
 }
 
@@ -209,7 +212,7 @@ static __always_inline void callchain_mapped(__u32 tgid, bool is_file)
 	if (is_file)
 		__sync_fetch_and_add(&now->generation, 1);
 	if (!__sync_lock_test_and_set(&now->is_noted, 1))
-		note_send(AT_NOTE_MAPPED, tgid, 0);
+		note_send(AT_NOTE_MAPPED, bpf_get_current_task_btf(), 0);
 }
 
 static __always_inline void callchain_exit_syscall(__u32 syscall, const struct pt_regs *regs, long ret, __u32 tgid)
@@ -245,7 +248,7 @@ static __always_inline void callchain_fork(const struct task_struct *parent, con
 	now->is_noted = 0;
 	to.generation = now->generation;
 	bpf_map_update_elem(&unwind_processes, &child_tgid, &to, BPF_ANY);
-	note_send(AT_NOTE_FORK, child_tgid, parent_tgid);
+	note_send(AT_NOTE_FORK, child, parent_tgid);
 }
 
 static __always_inline void callchain_exec(const struct task_struct *task)
@@ -257,13 +260,13 @@ static __always_inline void callchain_exec(const struct task_struct *task)
 		return;
 	__sync_fetch_and_add(&now->generation, 1);
 	now->is_noted = 1;
-	note_send(AT_NOTE_EXEC, tgid, 0);
+	note_send(AT_NOTE_EXEC, task, 0);
 }
 
 static __always_inline void callchain_exit(const struct task_struct *task)
 {
 	if (is_target(task->tgid) && !task->signal->live.counter)
-		note_send(AT_NOTE_EXIT, task->tgid, 0);
+		note_send(AT_NOTE_EXIT, task, 0);
 }
 
 #endif

@@ -146,7 +146,7 @@ struct at_chain {
 /* The calls of one class on one chain. chain 0: there was no room for the chain. */
 struct at_path_key {
 	__u64 chain;
-	__u32 tgid, tid; /* tid: 0 unless kept by thread */
+	__u32 pid, tid; /* in user space's pid namespace; tid: 0 unless kept by thread */
 	__u16 class, phase;
 	__u32 pad;
 };
@@ -165,7 +165,8 @@ enum at_note_kind {
 };
 struct at_note {
 	__u32 kind, tgid;
-	__u32 parent_tgid, pad;
+	__u32 parent_tgid;
+	__u32 pid; /* of tgid in user space's pid namespace; 0: it has none there */
 };
 /* AT_NOTE_CUT: all that is needed to go on. */
 struct at_cut {

@@ -11,6 +11,7 @@ const volatile __u32 cfg_pid_cnt = 1; /* tids and tgids are below */
 const volatile bool cfg_is_following; /* children of targets are targets */
 const volatile bool cfg_is_storage;   /* slots are in task storage */
 const volatile bool cfg_has_rows;     /* attach: threads have rows */
+const volatile bool cfg_is_shown;     /* user space has other process numbers than the kernel: see user_number() */
 const volatile bool cfg_is_partial;   /* attach: not all threads of a target process are targets */
 const volatile __u32 cfg_row_cnt = 1;
 

@@ -27,12 +27,21 @@ static __always_inline struct at_row *row_of(const struct at_slot *slot)
 static __always_inline __u32 shown_number(const struct task_struct *task, __u32 level)
 {
 	const struct pid *pid = task->thread_pid;
-	struct upid upid = {};
+	__u32 number = 0;
 
 	if (!pid || pid->level < level)
 		return 0;
-	bpf_probe_read_kernel(&upid, sizeof(upid), (const char *)&pid->numbers + level * sizeof(upid));
-	return upid.nr;
+	bpf_probe_read_kernel(&number, sizeof(number), (const char *)&pid->numbers + level * sizeof(struct upid));
+	return number;
+}
+
+/* The number that user space has for it: another one than the kernel's where alloctrace is in a pid namespace of its
+ * own. */
+static __always_inline __u32 user_number(const struct task_struct *task, __u32 number)
+{
+	struct at_attach *attach = cfg_is_shown ? attach_of() : NULL;
+
+	return attach ? shown_number(task, attach->level) : number;
 }
 
 static __always_inline void cpu_look(struct at_cpu *cpu, const struct task_struct *task)

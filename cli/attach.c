@@ -186,7 +186,7 @@ static int watch_all(struct attach *attach, const struct at_task *tasks, size_t 
 	for (size_t i = 0; !err && i < cnt; i++)
 		if (!tasks[i].is_dead && !tracer__is_watched(attach->tracer, tasks[i].tgid) &&
 		    choice__match(attach->choice, &tasks[i], &id, &start_ns))
-			err = tracer__watch(attach->tracer, tasks[i].tgid);
+			err = tracer__watch(attach->tracer, tasks[i].tgid, (pid_t)tasks[i].shown_tgid);
 	return err || !is_first ? err : tracer__begin_faults(attach->tracer);
 }
 

@@ -217,16 +217,25 @@ static int tracer__load_best(struct tracer *tracer, const struct features *featu
 	return err;
 }
 
+/* Whether the numbers in /proc are those of our pid namespace. */
+static bool is_own_proc(void)
+{
+	char target[16] = "";
+	ssize_t bytes = readlink("/proc/self", target, sizeof(target) - 1);
+
+	return bytes > 0 && strtol(target, NULL, 10) == getpid();
+}
+
 int tracer__open(struct tracer **out, const struct features *features, const struct tracer_opts *opts)
 {
 	struct tracer *tracer;
 	int err;
 
 	*out = NULL;
-	if (opts->callchains != CALLCHAINS_NONE && features->is_own_pid_namespace) {
-		msg__error(
-			"cannot follow callchains in a pid namespace of its own: a process's mappings are found by the "
-			"host's number for it; run alloctrace outside of the container, or without callchains");
+	if (opts->callchains != CALLCHAINS_NONE && !is_own_proc()) {
+		msg__error("cannot follow callchains: /proc is that of another pid namespace, so that a number there "
+			   "is not "
+			   "the same process; mount this one's (mount -t proc proc /proc), or run without callchains");
 		return -ENOTSUP;
 	}
 	tracer = calloc(1, sizeof(*tracer));
@@ -274,7 +283,7 @@ int tracer__add_target(struct tracer *tracer, pid_t pid)
 			return err;
 		}
 	}
-	err = tracer__add_callchains(tracer, pid);
+	err = tracer__add_callchains(tracer, tgid, pid);
 	if (err) {
 		msg__error("cannot prepare callchains of process %d: %s", pid, strerror(-err));
 		return err;

@@ -64,7 +64,7 @@ int tracer__start(struct tracer *tracer);
 int tracer__pass(struct tracer *tracer, enum at_pass pass, struct at_task **tasks, size_t *task_cnt);
 /* id, as the kernel numbers it: tgid with AT_SCOPE_PROCESS, tid with AT_SCOPE_THREAD. */
 int tracer__want(struct tracer *tracer, uint32_t id, enum at_scope scope, uint64_t start_ns);
-int tracer__watch(struct tracer *tracer, uint32_t tgid);
+int tracer__watch(struct tracer *tracer, uint32_t tgid, pid_t pid);
 bool tracer__is_watched(const struct tracer *tracer, uint32_t tgid);
 /* Page fault events of one more thread, by the number that we see. -ESRCH: it is gone. Nothing when is_faulting_wide.
  */

@@ -25,6 +25,7 @@ int tracer__configure_callchains(struct tracer *tracer)
 	int err = 0;
 
 	skel->rodata->cfg_has_callchains = is_on;
+	skel->rodata->cfg_is_shown = tracer->is_translating;
 	skel->rodata->cfg_is_by_thread = tracer->opts.callchains == CALLCHAINS_BY_THREAD;
 	if (!is_on) {
 		for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
@@ -72,7 +73,7 @@ int tracer__open_callchains(struct tracer *tracer)
 /* For calibration, as if it were a target. */
 int tracer__begin_own_callchains(struct tracer *tracer)
 {
-	return tracer->unwind ? unwind__add_process(tracer->unwind, getpid()) : 0;
+	return tracer->unwind ? unwind__add_process(tracer->unwind, tracer__self(tracer), getpid()) : 0;
 }
 
 /* Empties a hash. */
@@ -94,7 +95,7 @@ int tracer__clear_callchains(struct tracer *tracer)
 
 	if (!tracer->unwind)
 		return 0;
-	unwind__drop_process(tracer->unwind, getpid());
+	unwind__drop_process(tracer->unwind, tracer__self(tracer));
 	delete_all(bpf_map__fd(skel->maps.paths), &path_key);
 	delete_all(bpf_map__fd(skel->maps.chains), &chain_key);
 	skel->bss->frame_next = skel->bss->notes_lost = skel->bss->cuts_lost = 0;
@@ -108,9 +109,9 @@ int tracer__clear_callchains(struct tracer *tracer)
 }
 
 /* What the process has mapped already. One that has gone meanwhile is no error. */
-int tracer__add_callchains(struct tracer *tracer, pid_t tgid)
+int tracer__add_callchains(struct tracer *tracer, uint32_t tgid, pid_t pid)
 {
-	int err = tracer->unwind ? unwind__add_process(tracer->unwind, tgid) : 0;
+	int err = tracer->unwind ? unwind__add_process(tracer->unwind, tgid, pid) : 0;
 
 	return err == -ESRCH ? 0 : err;
 }
@@ -118,5 +119,5 @@ int tracer__add_callchains(struct tracer *tracer, pid_t tgid)
 void tracer__expect(struct tracer *tracer, const char *path)
 {
 	if (tracer->unwind)
-		unwind__expect(tracer->unwind, path);
+		unwind__expect(tracer->unwind, path, tracer__self(tracer));
 }

@@ -202,14 +202,14 @@ int tracer__begin_faults(struct tracer *tracer)
 	return tracer__read_faults(tracer, &tracer->fault_base_cnt);
 }
 
-int tracer__watch(struct tracer *tracer, uint32_t tgid)
+int tracer__watch(struct tracer *tracer, uint32_t tgid, pid_t pid)
 {
 	if (tgid >= tracer->pid_cnt)
 		return -ERANGE;
 	tracer->skel->bss->phases_seen[AT_PHASE_STARTUP] = 1;
 	__atomic_store_n(&tracer->targets[tgid], AT_PHASE_STARTUP + 1, __ATOMIC_SEQ_CST);
 	/* After that, so that no later change of its mappings goes unseen. */
-	tracer__add_callchains(tracer, (pid_t)tgid); /* what it lacks is counted, and in the chains */
+	tracer__add_callchains(tracer, tgid, pid); /* what it lacks is counted, and in the chains */
 	return 0;
 }
 

@@ -103,7 +103,7 @@ void tracer__calibrate(struct tracer *tracer, bool is_traced);
 /* Callchains: nothing is done where they are off. */
 int tracer__configure_callchains(struct tracer *tracer);
 int tracer__open_callchains(struct tracer *tracer);
-int tracer__add_callchains(struct tracer *tracer, pid_t tgid);
+int tracer__add_callchains(struct tracer *tracer, uint32_t tgid, pid_t pid);
 /* Before and after calibration, which makes calls of our own. */
 int tracer__begin_own_callchains(struct tracer *tracer);
 int tracer__clear_callchains(struct tracer *tracer);

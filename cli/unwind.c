@@ -23,13 +23,13 @@ enum { POLL_MS = 20 };
 
 static void handle_cut(struct unwind *unwind, const struct at_cut *cut)
 {
-	pid_t tgid = (pid_t)cut->note.tgid;
+	uint32_t tgid = cut->note.tgid;
 	const struct unwind_object *object;
 	const struct at_piece *piece;
 	struct unwind_fix *fixes;
 	struct unwind_chain chain;
 
-	unwind_objects__refresh(&unwind->objects, tgid);
+	unwind_objects__refresh(&unwind->objects, tgid, (pid_t)cut->note.pid);
 	piece = unwind_objects__piece(&unwind->objects, tgid, cut->ip - cut->is_return);
 	object = piece ? unwind_objects__get(&unwind->objects, piece->object) : NULL;
 	/* Some file systems show another device or inode in /proc than the kernel side reads (overlayfs). */
@@ -64,16 +64,16 @@ static int handle_note(void *data, void *record, size_t bytes)
 {
 	struct unwind *unwind = data;
 	const struct at_note *note = record;
-	pid_t tgid = (pid_t)note->tgid;
+	pid_t pid = (pid_t)note->pid;
 
 	pthread_mutex_lock(&unwind->lock);
 	if (*unwind->results.notes_lost)
 		unwind->objects.is_keeping = true;
 	switch (note->kind) {
 	case AT_NOTE_EXEC:
-	case AT_NOTE_MAPPED: unwind_objects__add_process(&unwind->objects, tgid); break;
-	case AT_NOTE_FORK: unwind_objects__fork(&unwind->objects, (pid_t)note->parent_tgid, tgid); break;
-	case AT_NOTE_EXIT: unwind_objects__drop_process(&unwind->objects, tgid); break;
+	case AT_NOTE_MAPPED: unwind_objects__add_process(&unwind->objects, note->tgid, pid); break;
+	case AT_NOTE_FORK: unwind_objects__fork(&unwind->objects, note->parent_tgid, note->tgid, pid); break;
+	case AT_NOTE_EXIT: unwind_objects__drop_process(&unwind->objects, note->tgid); break;
 	case AT_NOTE_CUT:
 		if (bytes >= sizeof(struct at_cut))
 			handle_cut(unwind, record);
@@ -116,17 +116,17 @@ int unwind__open(struct unwind **out, const struct unwind_maps *maps, const stru
 	return 0;
 }
 
-int unwind__add_process(struct unwind *unwind, pid_t tgid)
+int unwind__add_process(struct unwind *unwind, uint32_t tgid, pid_t pid)
 {
 	int err;
 
 	pthread_mutex_lock(&unwind->lock);
-	err = unwind_objects__add_process(&unwind->objects, tgid);
+	err = unwind_objects__add_process(&unwind->objects, tgid, pid);
 	pthread_mutex_unlock(&unwind->lock);
 	return err;
 }
 
-void unwind__drop_process(struct unwind *unwind, pid_t tgid)
+void unwind__drop_process(struct unwind *unwind, uint32_t tgid)
 {
 	pthread_mutex_lock(&unwind->lock);
 	unwind_objects__drop_process(&unwind->objects, tgid);
@@ -151,7 +151,7 @@ static void read_interpreter(const char *path, char *interpreter, size_t bytes)
 		close(fd);
 }
 
-void unwind__expect(struct unwind *unwind, const char *path)
+void unwind__expect(struct unwind *unwind, const char *path, uint32_t self)
 {
 	char interpreter[4096];
 
@@ -161,8 +161,8 @@ void unwind__expect(struct unwind *unwind, const char *path)
 	if (interpreter[0] == '/')
 		unwind_objects__add_file(&unwind->objects, interpreter);
 	/* The loader and the C library are mostly the same as ours. */
-	if (!unwind_objects__add_process(&unwind->objects, getpid()))
-		unwind_objects__drop_process(&unwind->objects, getpid());
+	if (!unwind_objects__add_process(&unwind->objects, self, getpid()))
+		unwind_objects__drop_process(&unwind->objects, self);
 	pthread_mutex_unlock(&unwind->lock);
 }
 

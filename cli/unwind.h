@@ -27,10 +27,12 @@ struct unwind_results {
 };
 
 int unwind__open(struct unwind **unwind, const struct unwind_maps *maps, const struct unwind_results *results);
-int unwind__add_process(struct unwind *unwind, pid_t tgid);
-void unwind__drop_process(struct unwind *unwind, pid_t tgid);
-/* Prepares for a file that is about to be executed, its interpreter, and what we ourselves have mapped. */
-void unwind__expect(struct unwind *unwind, const char *path);
+/* tgid: as the kernel numbers it, pid: as we do. */
+int unwind__add_process(struct unwind *unwind, uint32_t tgid, pid_t pid);
+void unwind__drop_process(struct unwind *unwind, uint32_t tgid);
+/* Prepares for a file that is about to be executed, its interpreter, and what we ourselves (`self` to the kernel) have
+ * mapped. */
+void unwind__expect(struct unwind *unwind, const char *path, uint32_t self);
 int unwind__start(struct unwind *unwind);
 void unwind__stop(struct unwind *unwind);
 bool unwind__is_running(const struct unwind *unwind);

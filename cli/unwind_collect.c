@@ -129,7 +129,7 @@ static int add_path(struct collection *collection, const struct at_path_key *key
 		chains->paths[chains->path_cnt++] = (struct callchain_path){.chain = chain,
 									    .class = key->class,
 									    .phase = key->phase,
-									    .tgid = (pid_t)key->tgid,
+									    .tgid = (pid_t)key->pid,
 									    .tid = (pid_t)key->tid,
 									    .call_cnt = path->call_cnt,
 									    .sum_ns = path->sum_ns,
@@ -225,7 +225,7 @@ static bool take_off(struct collection *collection, const struct unwind_fix *fix
 		struct callchain_path *path = &collection->chains->paths[i];
 
 		if (path->chain != (found ? found->chain : 0) || path->class != fix->key.class ||
-		    path->phase != fix->key.phase || path->tgid != (pid_t)fix->key.tgid ||
+		    path->phase != fix->key.phase || path->tgid != (pid_t)fix->key.pid ||
 		    path->tid != (pid_t)fix->key.tid || path->call_cnt < fix->path.call_cnt)
 			continue;
 		path->call_cnt -= fix->path.call_cnt;

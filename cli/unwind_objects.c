@@ -196,19 +196,19 @@ static struct unwind_object *new_object(const char *path, const struct at_file *
 }
 
 /* The very file that is mapped, also when its name is gone or means another one. */
-static int open_mapped(pid_t tgid, const struct unwind_mapping *mapping)
+static int open_mapped(pid_t pid, const struct unwind_mapping *mapping)
 {
 	char name[4096 + 64];
 	struct stat st;
 	int fd;
 
-	snprintf(name, sizeof(name), "/proc/%d/map_files/%llx-%llx", tgid, (unsigned long long)mapping->start,
+	snprintf(name, sizeof(name), "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)mapping->start,
 		 (unsigned long long)mapping->end);
 	fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd >= 0)
 		return fd;
 	/* Without the right to follow that link: by its name, when that still has the inode. */
-	snprintf(name, sizeof(name), "/proc/%d/root%s", tgid, mapping->path);
+	snprintf(name, sizeof(name), "/proc/%d/root%s", pid, mapping->path);
 	fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd >= 0 && !fstat(fd, &st) && st.st_ino == mapping->file.inode)
 		return fd;
@@ -218,14 +218,14 @@ static int open_mapped(pid_t tgid, const struct unwind_mapping *mapping)
 }
 
 /* One descriptor a mount namespace: separate debug files are looked for below it. */
-static int root_of(struct unwind_objects *objects, pid_t tgid)
+static int root_of(struct unwind_objects *objects, pid_t pid)
 {
 	struct unwind_root *roots;
 	char name[64];
 	struct stat st;
 	int fd;
 
-	snprintf(name, sizeof(name), "/proc/%d/ns/mnt", tgid);
+	snprintf(name, sizeof(name), "/proc/%d/ns/mnt", pid);
 	if (stat(name, &st))
 		return -1;
 	for (size_t i = 0; i < objects->root_cnt; i++)
@@ -235,7 +235,7 @@ static int root_of(struct unwind_objects *objects, pid_t tgid)
 	if (!roots)
 		return -1;
 	objects->roots = roots;
-	snprintf(name, sizeof(name), "/proc/%d/root", tgid);
+	snprintf(name, sizeof(name), "/proc/%d/root", pid);
 	fd = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
@@ -251,7 +251,7 @@ static bool is_same_file(const struct unwind_object *object, int fd)
 	       st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec == object->mtime_ns;
 }
 
-struct unwind_object *unwind_objects__of_mapping(struct unwind_objects *objects, pid_t tgid,
+struct unwind_object *unwind_objects__of_mapping(struct unwind_objects *objects, pid_t pid,
 						 const struct unwind_mapping *mapping)
 {
 	struct unwind_object *object = unwind_objects__find(objects, &mapping->file);
@@ -262,15 +262,15 @@ struct unwind_object *unwind_objects__of_mapping(struct unwind_objects *objects,
 		revive(objects, object);
 		return object;
 	}
-	fd = open_mapped(tgid, mapping);
+	fd = open_mapped(pid, mapping);
 	if (fd < 0)
 		return NULL;
-	object = new_object(mapping->path, &mapping->file, fd, root_of(objects, tgid));
+	object = new_object(mapping->path, &mapping->file, fd, root_of(objects, pid));
 	return object ? add_object(objects, object) : NULL;
 }
 
 /* The vdso has no file; of all processes of the same kind it is the same. */
-struct unwind_object *unwind_objects__vdso(struct unwind_objects *objects, pid_t tgid,
+struct unwind_object *unwind_objects__vdso(struct unwind_objects *objects, pid_t pid,
 					   const struct unwind_mapping *mapping)
 {
 	uint64_t bytes = mapping->end - mapping->start;
@@ -280,7 +280,7 @@ struct unwind_object *unwind_objects__vdso(struct unwind_objects *objects, pid_t
 	ssize_t got = -1;
 	int fd;
 
-	snprintf(name, sizeof(name), "/proc/%d/mem", tgid);
+	snprintf(name, sizeof(name), "/proc/%d/mem", pid);
 	fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 && bytes && bytes <= VDSO_MAX_BYTES && (memory = malloc(bytes)))
 		got = pread(fd, memory, bytes, (off_t)mapping->start);

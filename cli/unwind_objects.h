@@ -44,7 +44,7 @@ struct unwind_range {
 };
 
 struct unwind_process {
-	pid_t tgid;
+	uint32_t tgid;       /* as the kernel numbers it */
 	uint32_t generation; /* of the mappings that range describes */
 	struct unwind_range *range;
 };
@@ -72,13 +72,16 @@ struct unwind_objects {
 int unwind_objects__open(struct unwind_objects *objects, const struct unwind_maps *maps);
 void unwind_objects__close(struct unwind_objects *objects);
 
-/* Looks at the mappings of a process, new or known, and tells the kernel. -ESRCH: it is gone. */
-int unwind_objects__add_process(struct unwind_objects *objects, pid_t tgid);
+/*
+ * A process is known by the kernel's number for it, tgid; pid is that of our pid namespace, by which it is in /proc.
+ * Looks at the mappings of a process, new or known, and tells the kernel. -ESRCH: it is gone.
+ */
+int unwind_objects__add_process(struct unwind_objects *objects, uint32_t tgid, pid_t pid);
 /* Looks again only where something was mapped since the last look. */
-int unwind_objects__refresh(struct unwind_objects *objects, pid_t tgid);
+int unwind_objects__refresh(struct unwind_objects *objects, uint32_t tgid, pid_t pid);
 /* Child has what parent has. */
-int unwind_objects__fork(struct unwind_objects *objects, pid_t parent, pid_t child);
-void unwind_objects__drop_process(struct unwind_objects *objects, pid_t tgid);
+int unwind_objects__fork(struct unwind_objects *objects, uint32_t parent, uint32_t child, pid_t child_pid);
+void unwind_objects__drop_process(struct unwind_objects *objects, uint32_t tgid);
 /* Makes known a file that a target is about to execute. */
 int unwind_objects__add_file(struct unwind_objects *objects, const char *path);
 /* Also under this key, by which the kernel knows the file. */
@@ -89,7 +92,7 @@ int unwind_objects__add_alias(struct unwind_objects *objects, const struct unwin
 bool unwind_objects__is_known(const struct unwind_objects *objects, const struct at_file *file);
 
 /* The piece of an address; NULL: none. */
-const struct at_piece *unwind_objects__piece(const struct unwind_objects *objects, pid_t tgid, uint64_t address);
+const struct at_piece *unwind_objects__piece(const struct unwind_objects *objects, uint32_t tgid, uint64_t address);
 /* NULL: no such object. */
 struct unwind_object *unwind_objects__get(const struct unwind_objects *objects, uint32_t number);
 struct unwind_object *unwind_objects__find(const struct unwind_objects *objects, const struct at_file *file);
@@ -102,9 +105,9 @@ struct unwind_mapping {
 	struct at_file file; /* inode 0: none */
 	const char *path;
 };
-struct unwind_object *unwind_objects__of_mapping(struct unwind_objects *objects, pid_t tgid,
+struct unwind_object *unwind_objects__of_mapping(struct unwind_objects *objects, pid_t pid,
 						 const struct unwind_mapping *mapping);
-struct unwind_object *unwind_objects__vdso(struct unwind_objects *objects, pid_t tgid,
+struct unwind_object *unwind_objects__vdso(struct unwind_objects *objects, pid_t pid,
 					   const struct unwind_mapping *mapping);
 /* Frees tables without a user and ranges that were retired a second ago. True when something was freed. */
 bool unwind_objects__reclaim(struct unwind_objects *objects);

@@ -84,7 +84,7 @@ static int add_file_mapping(struct draft *draft, const struct unwind_object *obj
 	return 0;
 }
 
-static int add_mapping(struct unwind_objects *objects, struct draft *draft, pid_t tgid,
+static int add_mapping(struct unwind_objects *objects, struct draft *draft, pid_t pid,
 		       const struct unwind_mapping *mapping)
 {
 	struct at_piece piece = {.start = mapping->start, .bytes = (uint32_t)(mapping->end - mapping->start)};
@@ -93,12 +93,12 @@ static int add_mapping(struct unwind_objects *objects, struct draft *draft, pid_
 	if (strcmp(mapping->path, "[vsyscall]") == 0 || mapping->end - mapping->start > UINT32_MAX)
 		return 0;
 	if (strcmp(mapping->path, "[vdso]") == 0) {
-		object = unwind_objects__vdso(objects, tgid, mapping);
+		object = unwind_objects__vdso(objects, pid, mapping);
 		return object ? add_object_pieces(draft, object, mapping->start, piece.bytes, 0) : 0;
 	}
 	if (!mapping->file.inode)
 		return draft__add(draft, &piece);
-	object = unwind_objects__of_mapping(objects, tgid, mapping);
+	object = unwind_objects__of_mapping(objects, pid, mapping);
 	return object ? add_file_mapping(draft, object, mapping) : 0;
 }
 
@@ -125,7 +125,7 @@ static bool parse_mapping(char *line, struct unwind_mapping *mapping)
 	return true;
 }
 
-static int read_mappings(struct unwind_objects *objects, struct draft *draft, pid_t tgid)
+static int read_mappings(struct unwind_objects *objects, struct draft *draft, pid_t pid)
 {
 	struct unwind_mapping mapping;
 	size_t line_bytes = 0;
@@ -134,14 +134,14 @@ static int read_mappings(struct unwind_objects *objects, struct draft *draft, pi
 	int err = 0;
 	FILE *file;
 
-	snprintf(name, sizeof(name), "/proc/%d/maps", tgid);
+	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
 	file = fopen(name, "re");
 	if (!file)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (!err && getline(&line, &line_bytes, file) > 0) {
 		has_any = true;
 		if (parse_mapping(line, &mapping))
-			err = add_mapping(objects, draft, tgid, &mapping);
+			err = add_mapping(objects, draft, pid, &mapping);
 	}
 	if (ferror(file))
 		err = -ESRCH;
@@ -176,7 +176,7 @@ static void release_range(struct unwind_objects *objects, struct unwind_range *r
 	objects->retired = range;
 }
 
-static struct unwind_process *find_process(const struct unwind_objects *objects, pid_t tgid)
+static struct unwind_process *find_process(const struct unwind_objects *objects, uint32_t tgid)
 {
 	for (size_t i = 0; i < objects->process_cnt; i++)
 		if (objects->processes[i].tgid == tgid)
@@ -184,7 +184,7 @@ static struct unwind_process *find_process(const struct unwind_objects *objects,
 	return NULL;
 }
 
-static struct unwind_process *find_or_add_process(struct unwind_objects *objects, pid_t tgid)
+static struct unwind_process *find_or_add_process(struct unwind_objects *objects, uint32_t tgid)
 {
 	struct unwind_process *process = find_process(objects, tgid), *all;
 
@@ -208,7 +208,7 @@ static int tell_kernel(struct unwind_objects *objects, const struct unwind_proce
 }
 
 /* Sends notes from now on again, and says which state the look that follows will be of. */
-static uint32_t begin_look(struct unwind_objects *objects, pid_t tgid)
+static uint32_t begin_look(struct unwind_objects *objects, uint32_t tgid)
 {
 	struct at_mappings *mappings = &objects->store.mappings[tgid];
 
@@ -243,7 +243,7 @@ static bool is_same(const struct unwind_objects *objects, const struct unwind_ra
 		memcmp(&objects->store.pieces[range->first], draft->pieces, draft->cnt * sizeof(*draft->pieces)) == 0);
 }
 
-int unwind_objects__add_process(struct unwind_objects *objects, pid_t tgid)
+int unwind_objects__add_process(struct unwind_objects *objects, uint32_t tgid, pid_t pid)
 {
 	struct unwind_process *process = NULL;
 	struct unwind_range *range, *old;
@@ -251,10 +251,12 @@ int unwind_objects__add_process(struct unwind_objects *objects, pid_t tgid)
 	uint32_t generation;
 	int err;
 
-	if (tgid <= 0 || (uint32_t)tgid >= objects->store.maps.pid_cnt)
+	if (!tgid || tgid >= objects->store.maps.pid_cnt)
 		return -ERANGE;
+	if (pid <= 0)
+		return -ESRCH;
 	generation = begin_look(objects, tgid);
-	err = read_mappings(objects, &draft, tgid);
+	err = read_mappings(objects, &draft, pid);
 	if (!err) {
 		process = find_or_add_process(objects, tgid);
 		err = process ? 0 : -ENOMEM;
@@ -277,22 +279,22 @@ int unwind_objects__add_process(struct unwind_objects *objects, pid_t tgid)
 	return err;
 }
 
-int unwind_objects__refresh(struct unwind_objects *objects, pid_t tgid)
+int unwind_objects__refresh(struct unwind_objects *objects, uint32_t tgid, pid_t pid)
 {
 	const struct unwind_process *process = find_process(objects, tgid);
 
 	if (process && process->range &&
 	    process->generation == __atomic_load_n(&objects->store.mappings[tgid].generation, __ATOMIC_SEQ_CST))
 		return 0;
-	return unwind_objects__add_process(objects, tgid);
+	return unwind_objects__add_process(objects, tgid, pid);
 }
 
-int unwind_objects__fork(struct unwind_objects *objects, pid_t parent, pid_t child)
+int unwind_objects__fork(struct unwind_objects *objects, uint32_t parent, uint32_t child, pid_t child_pid)
 {
 	struct unwind_process *from, *to;
 	struct at_unwind_process entry;
 
-	if (child <= 0 || (uint32_t)child >= objects->store.maps.pid_cnt)
+	if (!child || child >= objects->store.maps.pid_cnt)
 		return -ERANGE;
 	to = find_or_add_process(objects, child);
 	if (!to)
@@ -303,14 +305,14 @@ int unwind_objects__fork(struct unwind_objects *objects, pid_t parent, pid_t chi
 	/* What the kernel side copied may be older or newer than what we have. */
 	if (!from || !from->range || bpf_map_lookup_elem(objects->store.maps.processes, &child, &entry) ||
 	    entry.first != from->range->first || entry.cnt != from->range->cnt)
-		return unwind_objects__add_process(objects, child);
+		return unwind_objects__add_process(objects, child, child_pid);
 	to->range = from->range;
 	to->range->ref_cnt++;
 	to->generation = entry.generation;
 	return 0;
 }
 
-void unwind_objects__drop_process(struct unwind_objects *objects, pid_t tgid)
+void unwind_objects__drop_process(struct unwind_objects *objects, uint32_t tgid)
 {
 	struct unwind_process *process = find_process(objects, tgid);
 
@@ -321,7 +323,7 @@ void unwind_objects__drop_process(struct unwind_objects *objects, pid_t tgid)
 	*process = objects->processes[--objects->process_cnt];
 }
 
-const struct at_piece *unwind_objects__piece(const struct unwind_objects *objects, pid_t tgid, uint64_t address)
+const struct at_piece *unwind_objects__piece(const struct unwind_objects *objects, uint32_t tgid, uint64_t address)
 {
 	const struct unwind_process *process = find_process(objects, tgid);
 	const struct unwind_range *range = process ? process->range : NULL;

@@ -60,7 +60,7 @@ static bool find_seen_mapping(struct walk *walk, uint64_t pc)
 
 static bool find_piece(struct walk *walk, uint64_t pc)
 {
-	const struct at_piece *piece = unwind_objects__piece(walk->objects, (pid_t)walk->cut->note.tgid, pc);
+	const struct at_piece *piece = unwind_objects__piece(walk->objects, walk->cut->note.tgid, pc);
 
 	if (piece)
 		walk->piece = *piece;

@@ -7,6 +7,7 @@ redis-server under load, a Python program, a Go program, a program of many forks
 one that is unloaded and replaced, while attached.
 """
 import collections
+import json
 import os
 import shutil
 import socket
@@ -14,8 +15,9 @@ import subprocess
 import tempfile
 import time
 
+from attaching import CALLS as ATTACH_CALLS
 from attaching import Attach
-from measure import ALLOCTRACE, Results, expect
+from measure import ALLOCTRACE, OUT, Results, expect
 
 CALLS = 13
 CLASS = "mmap.anon"
@@ -82,6 +84,10 @@ def check_python():
         with Attach("-p", str(talker.process.pid), "--callchain") as attached:
             talker.step()
             profile = attached.report()
+    check_python_chains(profile)
+
+
+def check_python_chains(profile):
     check_sums(profile)
     found = [(names, path) for names, path in paths(profile, CLASS) if path["bytes"] == path["calls"] * 7 * 4096]
     expect(sum(path["calls"] for _, path in found) == CALLS, f"{found}")
@@ -192,18 +198,92 @@ def check_redis(folder):
     expect(calls > 0 and to_main == calls, f"{to_main} of {calls} calls lead back to the start of the program or a thread")
 
 
-def check_namespace():
-    """In a pid namespace the numbers are not the kernel's: said, instead of another process's names."""
-    done = subprocess.run(["unshare", "-pf", "--mount-proc", os.path.abspath(ALLOCTRACE), "run", "--callchain",
-                           "--allocator=system", "--", "true"], capture_output=True, text=True, timeout=60, check=False)
-    expect(done.returncode == 125 and "pid namespace" in done.stderr, f"{done.returncode}: {done.stderr}")
+NAMED = ["main", "plain", "middle", "inner", "advise"]
+PLAIN = [os.path.abspath(f"{OUT}/tests/trace/chain_calls"), "plain"]
+UNSHARE = ["unshare", "-pf", "--mount-proc"]
+
+
+def check_named(report_path, is_inner):
+    """Its chains are complete, and so is the number of its process: that which alloctrace sees."""
+    with open(report_path, encoding="utf-8") as text:
+        profile = json.load(text)
+    check_sums(profile)
+    found = list(paths(profile, "madvise.nohugepage"))
+    expect(sum(path["calls"] for _, path in found) == CALLS, f"{found}")
+    for names, path in found:
+        expect(path["end"] == "outermost" and follows(names, NAMED), f"{names}: {path}")
+        expect(path["pid"] > 0 and (not is_inner or path["pid"] < 100), f"pid {path['pid']}")
+
+
+def check_namespace_run(folder):
+    """alloctrace in a pid namespace, and then only its target: each time the numbers are others than the kernel's."""
+    words = [os.path.abspath(ALLOCTRACE), "run", "--callchain", "--allocator=system", "-j", "-o", f"{folder}/report"]
+    for wrapper, inner, is_inner in ((UNSHARE, [], True), ([], UNSHARE, False), (UNSHARE, UNSHARE, True)):
+        done = subprocess.run([*wrapper, *words, "--", *inner, *PLAIN], capture_output=True, text=True, timeout=60, check=False)
+        expect(done.returncode == 0, f"{done.returncode}: {done.stderr}")
+        check_named(f"{folder}/report", is_inner)
+
+
+def check_foreign_proc():
+    """Where /proc has other numbers than the kernel gives us: refused, as they are other processes there."""
+    done = subprocess.run(["unshare", "-pf", os.path.abspath(ALLOCTRACE), "run", "--callchain", "--allocator=system", "--",
+                           "true"], capture_output=True, text=True, timeout=60, check=False)
+    expect(done.returncode == 125 and "/proc is that of another pid namespace" in done.stderr,
+           f"{done.returncode}: {done.stderr}")
+
+
+NAMESPACE = """
+{calls} 2 <"$1" >"$2" & pid=$!
+exec 3>"$1"
+exec 4<"$2"
+ok() {{ read -r line <&4; }}
+ok
+"$0" attach -v -j -o "$3" --callchain -p $pid 2>"$4" & tracer=$!
+until grep -q "alloctrace: attached" "$4"; do kill -0 $tracer || exit 1; sleep 0.05; done
+echo "c 71" >&3; ok; echo "f 73" >&3; ok; echo e >&3; ok; echo "c 79" >&3; ok
+kill -INT $tracer; wait $tracer || exit 1
+echo q >&3
+"""
+
+
+def check_namespace_attach(folder):
+    """A process, its child and what it executes, all by the numbers of the namespace."""
+    files = [f"{folder}/{name}" for name in ("in", "out", "report", "errors")]
+    for name in files[:2]:
+        os.mkfifo(name)
+    done = subprocess.run([*UNSHARE, "bash", "-c", NAMESPACE.format(calls=ATTACH_CALLS), os.path.abspath(ALLOCTRACE), *files],
+                          capture_output=True, text=True, timeout=60, check=False)
+    expect(done.returncode == 0, f"{done.returncode}: {done.stdout} {done.stderr}")
+    with open(files[2], encoding="utf-8") as text:
+        profile = json.load(text)
+    check_sums(profile)
+    found = list(paths(profile, "madvise.other"))
+    expect(sum(path["calls"] for _, path in found) == 2 * 71 + 73 + 2 * 79, f"{found}")
+    for names, path in found:
+        expect(path["end"] == "outermost" and (follows(names, ["main", "call", "syscall"]) or
+                                               follows(names, ["work", "syscall"])), f"{names}: {path}")
+        expect(0 < path["pid"] < 100, f"pid {path['pid']}")
+
+
+def check_namespace_target():
+    """A container, seen from outside."""
+    with Talker(*UNSHARE, "--kill-child", "python3", "-c", PYTHON) as talker:
+        with open(f"/proc/{talker.process.pid}/task/{talker.process.pid}/children", encoding="ascii") as children:
+            pid = int(children.read())
+        with Attach("-p", str(pid), "--callchain") as attached:
+            talker.step()
+            profile = attached.report()
+    check_python_chains(profile)
 
 
 def main():
     results = Results()
     with tempfile.TemporaryDirectory(prefix="alloctrace-test-") as folder:
         os.chmod(folder, 0o755)
-        results.case("pid namespace", check_namespace)
+        results.case("pid namespace, run", check_namespace_run, folder)
+        results.case("pid namespace, attach", check_namespace_attach, folder)
+        results.case("pid namespace of the target", check_namespace_target)
+        results.case("/proc of another pid namespace", check_foreign_proc)
         results.case("python", check_python)
         results.case("libraries", check_libraries, folder)
         if shutil.which("redis-server") and shutil.which("redis-benchmark"):
