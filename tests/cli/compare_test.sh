@@ -85,9 +85,9 @@ is not-found 127 $?
 "$AT" compare --tier 0 --runs 1000 --time 1s --policy none --policy all -j -- true >report.json 2>err </dev/null
 is time-is-a-bound "0 True" "$? $(json report.json '0 < d["method"]["blocks"] < 1000')"
 
-# With --time: at least --runs blocks, then until times are precise. Any spread is within 100 %: no block is added.
+# With --time: at least --runs blocks, then until times are precise. To within 100 % they are soon, on a busy machine after some more.
 "$AT" compare --tier 0 --runs 3 --time 60s --precision 100 --policy none --policy all -j -- true >report.json 2>err </dev/null
-is time-precise "0 3 True 100.0" "$? $(json report.json '"%d %s %s" % tuple(d["method"][k] for k in ("blocks", "precise", "precision_percent"))')"
+is time-precise "0 True True 100.0" "$? $(json report.json '"%s %s %s" % (3 <= d["method"]["blocks"] < 20, d["method"]["precise"], d["method"]["precision_percent"])')"
 # A command of which every other run sleeps: the median's interval never becomes narrow.
 "$AT" compare --tier 0 --runs 2 --time 3s --precision 1 --policy none --policy all -j -- \
 	sh -c 'if [ -e odd ]; then rm odd; sleep 0.03; else : >odd; fi' >report.json 2>err </dev/null
