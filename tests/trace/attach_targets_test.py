@@ -14,8 +14,8 @@ import subprocess
 import tempfile
 import time
 
-from attaching import CALLS, Attach, Target, counted, expect_exact, expect_total
-from measure import ALLOCTRACE, OUT, Results, expect
+from attaching import CALLS, Attach, Target, counted, expect_total
+from measure import ALLOCTRACE, OUT, Results, expect, expect_exact
 
 CYCLES = int(os.environ.get("ATTACH_CYCLES", "15"))
 PROCESSES = 500

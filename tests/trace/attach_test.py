@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 import time
 
-from attaching import CALLS, CLASS, KNOWN, Attach, Child, Target, counted, expect_exact, expect_total
-from measure import ALLOCTRACE, Results, expect
+from attaching import CALLS, CLASS, KNOWN, Attach, Child, Target, counted, expect_total
+from measure import ALLOCTRACE, Results, expect, expect_exact
 
 
 def known_table():

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import threading
 
-from measure import ALLOCTRACE, OUT, expect
+from measure import ALLOCTRACE, OUT, expect, expect_exact
 
 CALLS = os.path.abspath(f"{OUT}/tests/trace/attach_calls")
 KNOWN = os.path.abspath(f"{OUT}/tests/trace/known_calls")
@@ -101,11 +101,6 @@ class Attach:
 def counted(part, name=CLASS, key="calls"):
     """Of a process, a thread, or the total."""
     return part["classes"].get(name, {}).get(key, 0)
-
-
-def expect_exact(report):
-    tool = report["tool"]
-    expect(tool["exact"], f"not exact: {tool['lost']}")
 
 
 def expect_total(report, calls):

@@ -41,6 +41,18 @@ def run(command, *, policy=None, tune=None, allocator=None, wrapper=(), timeout=
         return json.loads(text), done.stdout
 
 
+def expect_exact(profile, *, has_racing_threads=False):
+    """Nothing is missing, and the report says so.
+
+    Where threads that are not ours change the address space at once, an mprotect may find mmap_lock taken and be
+    classed from its arguments: that may be missing, nothing else, and the report says so exactly then.
+    """
+    tool = profile["tool"]
+    lost = {reason: cnt for reason, cnt in tool["lost"].items() if cnt and reason != "never_returned"}
+    expect(set(lost) <= ({"class_assumed"} if has_racing_threads else set()), f"not exact: {lost}")
+    expect(tool["exact"] == (not lost), f"exact is {tool['exact']}, lost {lost}")
+
+
 def value(stdout, name):
     """The number behind NAME= in a scenario's output."""
     for word in stdout.split():

@@ -7,7 +7,7 @@ Expected values follow from each pattern (see the headers in scenarios/); what
 is allowed above them is for pages seen for the first time. Where nothing is
 said about an allocator, it is the bundled one.
 """
-from measure import PAGE, Results, calls, expect, figure, run, value
+from measure import PAGE, Results, calls, expect, expect_exact, figure, run, value
 
 FIRST_TOUCHED = 64
 BIG_BATCH = "commit_batch=1000000"
@@ -17,9 +17,7 @@ def measured(command, *, env=None, **options):
     """The phase and the stdout of a run; env holds NAME=VALUE words for the program."""
     wrapper = ("env", *env) if env else ()
     profile, stdout = run(command.split(), wrapper=wrapper, **options)
-    # Where threads change the address space at once, the tracer may have to class an mprotect by its arguments.
-    lost = {reason: cnt for reason, cnt in profile["tool"]["lost"].items() if cnt and reason != "class_assumed"}
-    expect(not lost, f"{command}: not exact: {lost}")
+    expect_exact(profile, has_racing_threads=True)
     return profile["phases"]["measured"], stdout
 
 

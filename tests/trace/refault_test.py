@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # timeout: 240
 """The refault ledger, against a program whose releases and refaults are known."""
-from measure import OUT, Results, expect, run
+from measure import OUT, Results, expect, expect_exact, run
 
 AREA = 37  # pages of the area of place_calls
 CALLS = f"{OUT}/tests/trace/place_calls"
@@ -35,7 +35,7 @@ def known(pattern, n, kind, released, returned, faults):
     profile, phase = measured(pattern, n)
     ledger = phase["refault"]
     got = ledger["kinds"][kind]
-    expect(profile["tool"]["exact"], f"not exact: {profile['tool']['lost']}")
+    expect_exact(profile)
     # A page fault or two more may be the program's own.
     expect(faults <= phase["faults"]["minor"] <= faults + 2 or pattern == "read-write", f"faults: {phase['faults']}")
     expect((got["released_pages"], got["returned_pages"]) == (released, returned), f"{got}")
@@ -70,7 +70,7 @@ def forks():
     """Processes that are gone leave no room taken: all together touch more than there is room for at once."""
     profile, _ = measured("forks", 540)
     expect(profile["total"]["faults"]["minor"] > 540 * 128 > 65536, f"{profile['total']['faults']}")
-    expect(profile["tool"]["exact"], f"{profile['tool']['lost']}")
+    expect_exact(profile)
 
 
 def full():

@@ -2,16 +2,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # timeout: 240
 """The scenarios show what the published fixes claim: counts of the measured phase."""
-from measure import PAGE, Results, calls, expect, figure, run, value
+from measure import PAGE, Results, calls, expect, expect_exact, figure, run, value
 
 ITERATIONS = 1000
 
 
 def measured(scenario, *args, **options):
     profile, stdout = run([scenario, *args], **options)
-    # Where threads change the address space at once, the tracer may have to class an mprotect by its arguments.
-    lost = {reason: cnt for reason, cnt in profile["tool"]["lost"].items() if cnt and reason != "class_assumed"}
-    expect(not lost, f"{scenario}: not exact: {lost}")
+    expect_exact(profile, has_racing_threads=True)
     return profile["phases"]["measured"], stdout
 
 

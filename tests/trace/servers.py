@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from attaching import Child
-from measure import expect
+from measure import Failed, expect
 
 # The sort of a hundred thousand rows: it allocates and frees.
 SORT = (b"set work_mem='64MB'; select count(*) from (select g, repeat('x', 200) from generate_series(1,100000) g"
@@ -101,6 +101,18 @@ def postgres():
                 yield int(client.ask(b"select pg_backend_pid();\n")), client
 
 
+def first_child(pid):
+    """Of a server that may listen before it has one."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
+            pids = children.read().split()
+        if pids:
+            return int(pids[0])
+        time.sleep(0.05)
+    raise Failed(f"process {pid} starts no child")
+
+
 @contextlib.contextmanager
 def nginx(body=b"hello"):
     """(process number of the master, of the worker, port)"""
@@ -118,9 +130,7 @@ def nginx(body=b"hello"):
                          f" server {{ listen 127.0.0.1:{port}; root {place}; }} }}\n")
         with running(["nginx", "-p", place, "-c", f"{place}/nginx.conf"]) as server:
             wait_for(port)
-            with open(f"/proc/{server.pid}/task/{server.pid}/children", encoding="ascii") as children:
-                worker = int(children.read().split()[0])
-            yield server.pid, worker, port
+            yield server.pid, first_child(server.pid), port
 
 
 def nginx_get(port, headers=b""):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-# timeout: 240
+# timeout: 600
 """A child that ends at once is counted whole: 200 of 200 runs exact (field case B26)."""
 import os
 
-from measure import OUT, Results, calls, expect, run
+from measure import OUT, Results, calls, expect, expect_exact, run
 
 RUNS = 200
 CHILD = os.path.abspath(f"{OUT}/tests/trace/static_one_mmap")
@@ -12,7 +12,7 @@ CHILD = os.path.abspath(f"{OUT}/tests/trace/static_one_mmap")
 
 def counts(mappings):
     profile, _ = run([*(["--"]), CHILD, str(mappings)], allocator="system")
-    expect(profile["tool"]["exact"], f"not exact: {profile['tool']['lost']}")
+    expect_exact(profile)
     total = profile["total"]
     return calls(total, "mmap.anon"), {name: s["calls"] for name, s in total["syscalls"].items() if name != "mmap"}
 

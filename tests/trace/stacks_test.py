@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # timeout: 180
 """The stack ledger, against threads whose stacks are known."""
-from measure import OUT, Results, expect, run
+from measure import OUT, Results, expect, expect_exact, run
 
 CALLS = f"{OUT}/tests/trace/place_calls"
 STACK, TOUCHED = 61, 7  # pages of a stack of place_calls, and of them those that its thread touches
@@ -12,9 +12,7 @@ def measured(pattern, n, cache=None):
     wrapper = ["env", f"GLIBC_TUNABLES=glibc.pthread.stack_cache_size={cache}"] if cache is not None else []
     wrapper += ["prlimit", "--stack=8388608"] if pattern in ("sleepers", "one-by-one") else []
     profile, _ = run(["--", CALLS, pattern, str(n)], allocator="system", wrapper=wrapper)
-    # Where threads change mappings at once, an mprotect may be classed by its arguments.
-    lost = {key: cnt for key, cnt in profile["tool"]["lost"].items() if cnt and key != "class_assumed"}
-    expect(not lost, f"{lost}")
+    expect_exact(profile, has_racing_threads=True)
     return profile["phases"]["measured"]
 
 

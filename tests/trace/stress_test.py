@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 
-from measure import ALLOCTRACE, OUT, PAGE, Results, calls, expect, figure, run
+from measure import ALLOCTRACE, OUT, PAGE, Results, calls, expect, expect_exact, figure, run
 
 FACTOR = int(os.environ.get("AT_STRESS", "1"))
 TARGET = os.path.abspath(f"{OUT}/tests/trace/stress_calls")
@@ -77,9 +77,8 @@ class Memory:
 def measured(*command, options=()):
     """The measured phase of a run of stress_calls that has to be exact."""
     profile, _ = run([*options, "--", TARGET, *map(str, command)], allocator="system", timeout=TIMEOUT_S)
-    tool = profile["tool"]
-    expect(tool["exact"], f"not exact: {tool}")
-    expect(all(count == 0 for name, count in tool["lost"].items()), f"lost: {tool['lost']}")
+    expect_exact(profile)
+    expect(not profile["tool"]["lost"]["never_returned"], f"{profile['tool']}")
     expect(not profile.get("in_flight"), f"in flight: {profile.get('in_flight')}")
     return profile["phases"]["measured"]
 
@@ -128,10 +127,10 @@ def under_another_alloctrace():
     with tempfile.NamedTemporaryFile(prefix="alloctrace-test-") as inner:
         outer, _ = run(["--", ALLOCTRACE, "run", "--json", "--output", inner.name, "--allocator=system", "--", TARGET,
                         "pairs", "2", str(PAIRS)], allocator="system", timeout=TIMEOUT_S)
-        expect(outer["tool"]["exact"], f"the outer one is not exact: {outer['tool']}")
+        expect_exact(outer)
         check_pairs(outer["phases"]["measured"], 2, PAIRS)
         profile = json.load(inner)
-    expect(profile["tool"]["exact"], f"the inner one is not exact: {profile['tool']}")
+    expect_exact(profile)
     check_pairs(profile["phases"]["measured"], 2, PAIRS)
 
 
