@@ -211,3 +211,21 @@ size_t elf_image__build_id(const struct elf_image *image, uint8_t *id, size_t ma
 	}
 	return cnt;
 }
+
+bool elf_image__debuglink(const struct elf_image *image, char name[ELF_IMAGE_NAME_MAX], uint32_t *crc)
+{
+	size_t bytes, name_bytes, crc_at;
+	uint8_t *link = elf_image__load_section(image, elf_image__section(image, ".gnu_debuglink"), &bytes);
+	bool is_good;
+
+	name_bytes = link ? strnlen((const char *)link, bytes) : 0;
+	crc_at = (name_bytes + 4) & ~3ull;
+	is_good = name_bytes && name_bytes < ELF_IMAGE_NAME_MAX && crc_at + sizeof(*crc) <= bytes &&
+		  !memchr(link, '/', name_bytes);
+	if (is_good) {
+		memcpy(name, link, name_bytes + 1);
+		memcpy(crc, link + crc_at, sizeof(*crc));
+	}
+	free(link);
+	return is_good;
+}

@@ -7,8 +7,11 @@
 #define ALLOCTRACE_CLI_ELF_IMAGE_H
 
 #include <elf.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum { ELF_IMAGE_NAME_MAX = 256 };
 
 struct elf_image {
 	int fd;                /* borrowed; -1: in memory */
@@ -41,5 +44,7 @@ uint8_t *elf_image__load_section(const struct elf_image *image, const Elf64_Shdr
 int elf_image__offset(const struct elf_image *image, uint64_t address, uint64_t *offset, uint64_t *left_bytes);
 /* Copies the build id, at most max_bytes; returns its length, 0 when there is none. */
 size_t elf_image__build_id(const struct elf_image *image, uint8_t *id, size_t max_bytes);
+/* The name of the separate debug file, which is no path, and its CRC; false: there is none. */
+bool elf_image__debuglink(const struct elf_image *image, char name[ELF_IMAGE_NAME_MAX], uint32_t *crc);
 
 #endif

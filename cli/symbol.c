@@ -32,17 +32,23 @@ struct module {
 	Dwarf *dwarf;
 };
 
-/* In the process's own tree, symbolic links included; in ours where its root is not known. */
-static int open_below_root(const struct module *module, const char *path)
+/*
+ * Where separate debug files may be: in the process's own tree, and in ours, where the files of a container that has
+ * none may be installed. Each must say that it belongs to the very build.
+ */
+enum place { PLACE_PROCESS, PLACE_OURS, PLACE_CNT };
+
+static int open_in(const struct module *module, enum place place, const char *path)
 {
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, .resolve = RESOLVE_IN_ROOT};
 
-	if (module->object->root_fd < 0)
+	if (place == PLACE_OURS)
 		return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (module->object->root_fd < 0)
+		return -1;
 	return (int)syscall(SYS_openat2, module->object->root_fd, path, &how, sizeof(how));
 }
 
-/* A debug file must say that it belongs to the very build. */
 static bool has_build_id(int fd, const uint8_t *id, size_t id_bytes)
 {
 	uint8_t found[BUILD_ID_MAX];
@@ -60,7 +66,7 @@ static int open_by_build_id(const struct module *module)
 	char path[sizeof(dir) + 2 * BUILD_ID_MAX + sizeof("/.debug")];
 	uint8_t id[BUILD_ID_MAX];
 	size_t bytes = elf_image__build_id(&module->image, id, sizeof(id)), at;
-	int fd;
+	int fd = -1;
 
 	if (bytes < 2)
 		return -1;
@@ -68,10 +74,12 @@ static int open_by_build_id(const struct module *module)
 	for (size_t i = 1; i < bytes; i++)
 		at += (size_t)sprintf(path + at, "%02x", id[i]);
 	strcpy(path + at, ".debug");
-	fd = open_below_root(module, path);
-	if (fd >= 0 && !has_build_id(fd, id, bytes)) {
-		close(fd);
-		fd = -1;
+	for (enum place place = 0; fd < 0 && place < PLACE_CNT; place++) {
+		fd = open_in(module, place, path);
+		if (fd >= 0 && !has_build_id(fd, id, bytes)) {
+			close(fd);
+			fd = -1;
+		}
 	}
 	return fd;
 }
@@ -90,33 +98,39 @@ static bool has_crc(int fd, uint32_t wanted)
 	return !got && crc == wanted;
 }
 
-static int open_by_debuglink(const struct module *module)
+/* The file that a debuglink names, beside the object's own or where distributions have them. */
+static int open_linked(const struct module *module, enum place place, const char *link, uint32_t crc)
 {
 	static const char *const patterns[] = {"%.*s/%s", "%.*s/.debug/%s", "/usr/lib/debug%.*s/%s"};
-	const Elf64_Shdr *section = elf_image__section(&module->image, ".gnu_debuglink");
-	const char *path = module->object->path, *slash = strrchr(path, '/');
-	size_t bytes, name_bytes, crc_at;
-	uint8_t *link = elf_image__load_section(&module->image, section, &bytes);
+	const struct unwind_object *object = module->object;
+	const char *path = object->path + (place == PLACE_PROCESS ? object->root_bytes : 0);
+	const char *slash = strrchr(path, '/');
 	char name[4096 * 2];
+	int fd;
+
+	for (size_t i = 0; slash && i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+		snprintf(name, sizeof(name), patterns[i], (int)(slash - path), path, link);
+		fd = open_in(module, place, name);
+		if (fd < 0 || has_crc(fd, crc)) {
+			if (fd >= 0)
+				return fd;
+			continue;
+		}
+		msg__info("%s is not the debug file of %s: its CRC differs", name, path);
+		close(fd);
+	}
+	return -1;
+}
+
+static int open_by_debuglink(const struct module *module)
+{
+	char link[ELF_IMAGE_NAME_MAX];
 	uint32_t crc;
 	int fd = -1;
 
-	name_bytes = link ? strnlen((const char *)link, bytes) : 0;
-	crc_at = (name_bytes + 4) & ~3ull;
-	/* The name is the file's own claim: no path. */
-	if (link && slash && name_bytes && name_bytes < 256 && crc_at + 4 <= bytes && !memchr(link, '/', name_bytes)) {
-		memcpy(&crc, link + crc_at, sizeof(crc));
-		for (size_t i = 0; fd < 0 && i < sizeof(patterns) / sizeof(patterns[0]); i++) {
-			snprintf(name, sizeof(name), patterns[i], (int)(slash - path), path, (const char *)link);
-			fd = open_below_root(module, name);
-			if (fd >= 0 && !has_crc(fd, crc)) {
-				msg__info("%s is not the debug file of %s: its CRC differs", name, path);
-				close(fd);
-				fd = -1;
-			}
-		}
-	}
-	free(link);
+	if (elf_image__debuglink(&module->image, link, &crc))
+		for (enum place place = 0; fd < 0 && place < PLACE_CNT; place++)
+			fd = open_linked(module, place, link, crc);
 	return fd;
 }
 

@@ -24,8 +24,8 @@ enum { POLL_MS = 20 };
 static void handle_cut(struct unwind *unwind, const struct at_cut *cut)
 {
 	uint32_t tgid = cut->note.tgid;
-	const struct unwind_object *object;
 	const struct at_piece *piece;
+	struct unwind_object *object;
 	struct unwind_fix *fixes;
 	struct unwind_chain chain;
 
@@ -33,7 +33,7 @@ static void handle_cut(struct unwind *unwind, const struct at_cut *cut)
 	piece = unwind_objects__piece(&unwind->objects, tgid, cut->ip - cut->is_return);
 	object = piece ? unwind_objects__get(&unwind->objects, piece->object) : NULL;
 	/* Some file systems show another device or inode in /proc than the kernel side reads (overlayfs). */
-	if (object && cut->file.inode && !unwind_objects__is_known(&unwind->objects, &cut->file))
+	if (object && object->file.inode && cut->file.inode)
 		unwind_objects__add_alias(&unwind->objects, object, &cut->file);
 	unwind_walk__resume(&unwind->objects, cut, &chain);
 	if (chain.end == AT_END_NO_MAPPING && chain.cnt == cut->cnt)

@@ -33,11 +33,16 @@ struct unwind_object *unwind_objects__get(const struct unwind_objects *objects, 
 	return number && number <= objects->object_cnt ? objects->objects[number - 1] : NULL;
 }
 
+static bool is_same_key(const struct at_file *a, const struct at_file *b)
+{
+	return a->inode == b->inode && a->dev == b->dev;
+}
+
 struct unwind_object *unwind_objects__find(const struct unwind_objects *objects, const struct at_file *file)
 {
 	/* The latest first: of a file that was written over, it is the one that counts. */
 	for (size_t i = objects->object_cnt; i-- > 0;)
-		if (objects->objects[i]->file.inode == file->inode && objects->objects[i]->file.dev == file->dev)
+		if (is_same_key(&objects->objects[i]->file, file) || is_same_key(&objects->objects[i]->alias, file))
 			return objects->objects[i];
 	return NULL;
 }
@@ -125,17 +130,32 @@ static int build_table(struct unwind_objects *objects, struct unwind_object *obj
 	return err == -ENOMEM ? err : 0;
 }
 
-bool unwind_objects__is_known(const struct unwind_objects *objects, const struct at_file *file)
+/* Under its keys, the kernel side finds the object without a piece. Where there is no room, such chains are cut. */
+static void add_keys(struct unwind_objects *objects, const struct unwind_object *object)
+{
+	if (object->file.inode)
+		bpf_map_update_elem(objects->store.maps.objects, &object->file, &object->kernel, BPF_ANY);
+	if (object->alias.inode)
+		bpf_map_update_elem(objects->store.maps.objects, &object->alias, &object->kernel, BPF_ANY);
+}
+
+/* True when there was one. */
+static bool drop_keys(struct unwind_objects *objects, const struct unwind_object *object)
+{
+	bool has_any = object->file.inode && !bpf_map_delete_elem(objects->store.maps.objects, &object->file);
+
+	return (object->alias.inode && !bpf_map_delete_elem(objects->store.maps.objects, &object->alias)) || has_any;
+}
+
+void unwind_objects__add_alias(struct unwind_objects *objects, struct unwind_object *object, const struct at_file *file)
 {
 	struct at_object kernel;
 
-	return !bpf_map_lookup_elem(objects->store.maps.objects, file, &kernel);
-}
-
-int unwind_objects__add_alias(struct unwind_objects *objects, const struct unwind_object *object,
-			      const struct at_file *file)
-{
-	return bpf_map_update_elem(objects->store.maps.objects, file, &object->kernel, BPF_ANY) ? -errno : 0;
+	/* Known by another object: the same file, below the overlay. */
+	if (!bpf_map_lookup_elem(objects->store.maps.objects, file, &kernel))
+		return;
+	object->alias = *file;
+	add_keys(objects, object);
 }
 
 /* Takes the object over; frees it on failure. */
@@ -161,8 +181,7 @@ static struct unwind_object *add_object(struct unwind_objects *objects, struct u
 		return NULL;
 	}
 	objects->objects[objects->object_cnt++] = object;
-	if (object->file.inode)
-		unwind_objects__add_alias(objects, object, &object->file);
+	add_keys(objects, object);
 	return object;
 }
 
@@ -171,11 +190,12 @@ static void revive(struct unwind_objects *objects, struct unwind_object *object)
 {
 	if (object->kernel.chunk_cnt || !object->is_elf || object->ref_cnt)
 		return;
-	if (!build_table(objects, object) && object->file.inode)
-		unwind_objects__add_alias(objects, object, &object->file);
+	if (!build_table(objects, object))
+		add_keys(objects, object);
 }
 
-static struct unwind_object *new_object(const char *path, const struct at_file *file, int fd, int root_fd)
+static struct unwind_object *new_object(const char *path, const struct at_file *file, int fd,
+					const struct unwind_root *root)
 {
 	struct unwind_object *object = calloc(1, sizeof(*object));
 	struct stat st;
@@ -187,7 +207,9 @@ static struct unwind_object *new_object(const char *path, const struct at_file *
 	object->path = strdup(path);
 	object->file = *file;
 	object->fd = fd;
-	object->root_fd = root_fd;
+	object->root_fd = root ? root->fd : -1;
+	if (root && strncmp(path, root->path, strlen(root->path)) == 0 && path[strlen(root->path)] == '/')
+		object->root_bytes = strlen(root->path);
 	if (!fstat(fd, &st)) {
 		object->bytes = (uint64_t)st.st_size;
 		object->mtime_ns = st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec;
@@ -217,30 +239,58 @@ static int open_mapped(pid_t pid, const struct unwind_mapping *mapping)
 	return -1;
 }
 
-/* One descriptor a mount namespace: separate debug files are looked for below it. */
-static int root_of(struct unwind_objects *objects, pid_t pid)
+static bool open_root(pid_t pid, struct unwind_root *root)
 {
-	struct unwind_root *roots;
-	char name[64];
+	char name[64], path[4096];
 	struct stat st;
-	int fd;
+	ssize_t bytes;
 
+	root->fd = -1;
 	snprintf(name, sizeof(name), "/proc/%d/ns/mnt", pid);
 	if (stat(name, &st))
-		return -1;
-	for (size_t i = 0; i < objects->root_cnt; i++)
-		if (objects->roots[i].dev == st.st_dev && objects->roots[i].inode == st.st_ino)
-			return objects->roots[i].fd;
-	roots = reallocarray(objects->roots, objects->root_cnt + 1, sizeof(*roots));
-	if (!roots)
-		return -1;
-	objects->roots = roots;
+		return false;
+	root->namespace = st.st_ino;
 	snprintf(name, sizeof(name), "/proc/%d/root", pid);
-	fd = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	roots[objects->root_cnt++] = (struct unwind_root){st.st_dev, st.st_ino, fd};
-	return fd;
+	bytes = readlink(name, path, sizeof(path));
+	root->fd = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (bytes <= 0 || root->fd < 0 || fstat(root->fd, &st))
+		return false;
+	root->dev = st.st_dev;
+	root->inode = st.st_ino;
+	root->path = strndup(path, (size_t)bytes - (path[bytes - 1] == '/'));
+	return root->path;
+}
+
+static void close_root(struct unwind_root *root)
+{
+	if (root->fd >= 0)
+		close(root->fd);
+	free(root->path);
+}
+
+/* One descriptor a root directory: separate debug files are looked for below it. NULL: it cannot be had. */
+static const struct unwind_root *root_of(struct unwind_objects *objects, pid_t pid)
+{
+	struct unwind_root root = {.fd = -1}, *roots;
+
+	if (open_root(pid, &root)) {
+		for (size_t i = 0; i < objects->root_cnt; i++) {
+			roots = &objects->roots[i];
+			if (roots->namespace == root.namespace && roots->dev == root.dev &&
+			    roots->inode == root.inode) {
+				close_root(&root);
+				return roots;
+			}
+		}
+		roots = reallocarray(objects->roots, objects->root_cnt + 1, sizeof(*roots));
+		if (roots) {
+			objects->roots = roots;
+			roots[objects->root_cnt] = root;
+			return &roots[objects->root_cnt++];
+		}
+	}
+	close_root(&root);
+	return NULL;
 }
 
 static bool is_same_file(const struct unwind_object *object, int fd)
@@ -265,6 +315,8 @@ struct unwind_object *unwind_objects__of_mapping(struct unwind_objects *objects,
 	fd = open_mapped(pid, mapping);
 	if (fd < 0)
 		return NULL;
+	if (object)
+		drop_keys(objects, object);
 	object = new_object(mapping->path, &mapping->file, fd, root_of(objects, pid));
 	return object ? add_object(objects, object) : NULL;
 }
@@ -326,7 +378,7 @@ int unwind_objects__add_file(struct unwind_objects *objects, const char *path)
 		close(fd);
 		return 0;
 	}
-	object = new_object(path, &file, fd, -1);
+	object = new_object(path, &file, fd, NULL);
 	return object && add_object(objects, object) ? 0 : -ENOMEM;
 }
 
@@ -343,7 +395,7 @@ bool unwind_objects__reclaim(struct unwind_objects *objects)
 		if (object->ref_cnt || !object->kernel.chunk_cnt)
 			continue;
 		/* First out of the programs' sight, at a later time free. */
-		if (object->file.inode && !bpf_map_delete_elem(objects->store.maps.objects, &object->file)) {
+		if (drop_keys(objects, object)) {
 			object->unused_since_ns = now_ns;
 			continue;
 		}
@@ -400,7 +452,7 @@ void unwind_objects__close(struct unwind_objects *objects)
 		free(range);
 	}
 	for (size_t i = 0; i < objects->root_cnt; i++)
-		close(objects->roots[i].fd);
+		close_root(&objects->roots[i]);
 	free(objects->roots);
 	unwind_store__close(&objects->store);
 	*objects = (struct unwind_objects){0};

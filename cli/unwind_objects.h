@@ -20,15 +20,17 @@
 #include "cli/unwind_store.h"
 
 struct unwind_object {
-	struct at_file file; /* 0: the vdso */
+	struct at_file file;  /* as /proc/PID/maps has it; 0: the vdso */
+	struct at_file alias; /* as the kernel side has it, where that is another one (overlayfs); 0: none */
 	int64_t mtime_ns;
 	uint64_t bytes;
-	char *path;      /* as the process sees it, for people; owned */
-	int fd;          /* the file, open for reading; -1: none */
-	int root_fd;     /* the process's root directory, where separate debug files are; -1: none. Borrowed */
-	uint8_t *memory; /* the vdso; owned */
-	uint64_t base;   /* address that pc 0 has in the file */
-	bool is_elf;     /* else there is nothing to say of it */
+	char *path;        /* as /proc/PID/maps has it; owned */
+	size_t root_bytes; /* what of the path is the way to the process's root */
+	int fd;            /* the file, open for reading; -1: none */
+	int root_fd;       /* the process's root directory, where separate debug files are; -1: none. Borrowed */
+	uint8_t *memory;   /* the vdso; owned */
+	uint64_t base;     /* address that pc 0 has in the file */
+	bool is_elf;       /* else there is nothing to say of it */
 	bool is_go;
 	uint32_t ref_cnt;         /* ranges of pieces that use it */
 	uint64_t unused_since_ns; /* valid when ref_cnt is 0 */
@@ -49,9 +51,11 @@ struct unwind_process {
 	struct unwind_range *range;
 };
 
+/* A root directory: of a mount namespace, or one that a process has changed to within it. */
 struct unwind_root {
-	uint64_t dev, inode; /* of the mount namespace */
+	uint64_t namespace, dev, inode;
 	int fd;
+	char *path; /* in the terms of /proc/PID/maps, without a slash at its end; owned */
 };
 
 struct unwind_objects {
@@ -84,17 +88,15 @@ int unwind_objects__fork(struct unwind_objects *objects, uint32_t parent, uint32
 void unwind_objects__drop_process(struct unwind_objects *objects, uint32_t tgid);
 /* Makes known a file that a target is about to execute. */
 int unwind_objects__add_file(struct unwind_objects *objects, const char *path);
-/* Also under this key, by which the kernel knows the file. */
-int unwind_objects__add_alias(struct unwind_objects *objects, const struct unwind_object *object,
-			      const struct at_file *file);
-
-/* Whether the kernel side knows the key. */
-bool unwind_objects__is_known(const struct unwind_objects *objects, const struct at_file *file);
+/* The key by which the kernel side has met the object's file: another one than in /proc with overlayfs. */
+void unwind_objects__add_alias(struct unwind_objects *objects, struct unwind_object *object,
+			       const struct at_file *file);
 
 /* The piece of an address; NULL: none. */
 const struct at_piece *unwind_objects__piece(const struct unwind_objects *objects, uint32_t tgid, uint64_t address);
 /* NULL: no such object. */
 struct unwind_object *unwind_objects__get(const struct unwind_objects *objects, uint32_t number);
+/* By either key. */
 struct unwind_object *unwind_objects__find(const struct unwind_objects *objects, const struct at_file *file);
 /* Rule for a pc of an object. */
 uint32_t unwind_objects__rule(const struct unwind_objects *objects, const struct unwind_object *object, uint32_t pc);

@@ -19,6 +19,9 @@ mkdir "$work/seeds" "$work/corpus"
 echo 'int f(int); int main(int c, char **v) { (void)v; return f(c); } __attribute__((noinline)) int f(int x) { return x * 3; }' |
 	${CC:-gcc} -O2 -xc - -o "$work/seeds/program"
 strip -o "$work/seeds/stripped" "$work/seeds/program"
+objcopy --only-keep-debug "$work/seeds/program" "$work/seeds/debug"
+objcopy --add-gnu-debuglink="$work/seeds/debug" "$work/seeds/stripped" "$work/seeds/linked"
+xz -k "$work/seeds/debug" && objcopy --add-section=.gnu_debugdata="$work/seeds/debug.xz" "$work/seeds/stripped" "$work/seeds/mini"
 python3 - "$work/seeds" <<'END'
 import struct
 import sys

@@ -3,8 +3,7 @@
 # timeout: 300
 """Callchains through other languages, through binaries without symbols or names of their own, and files for other tools.
 
-Go with and without a symbol table, Rust, Python's C code, generated code. Then where the names come from: stripped
-programs, separate debug files by build id and by debuglink, with a wrong CRC, replaced and deleted binaries.
+Go with and without a symbol table, Rust, Python's C code, generated code, odd names.
 """
 import collections
 import gzip
@@ -15,37 +14,8 @@ import shutil
 import subprocess
 import tempfile
 
+from chains import CALLS, CLASS, build, follows, paths, report
 from measure import ALLOCTRACE, OUT, Results, expect
-
-CALLS = 13
-CLASS = "madvise.nohugepage"
-
-
-def report(command, *options, cwd=None, timeout=100):
-    with tempfile.NamedTemporaryFile(prefix="alloctrace-test-") as out:
-        words = [os.path.abspath(ALLOCTRACE), "run", "--allocator=system", "--callchain", "--json", "--output", out.name,
-                 *options, "--", *command]
-        done = subprocess.run(words, capture_output=True, timeout=timeout, check=False, cwd=cwd)
-        expect(done.returncode == 0, f"{' '.join(command)}: status {done.returncode}: {done.stderr!r}")
-        return json.loads(out.read())
-
-
-def paths(profile, name):
-    """(functions from the outermost, frames from the outermost, path) of a class."""
-    chains = profile["callchains"]
-    result = []
-    for path in chains["paths"]:
-        if path["class"] == name:
-            frames = [chains["frames"][number] for number in path["frames"]][::-1]
-            result.append(([frame.get("function", "?") for frame in frames], frames, path))
-    return result
-
-
-def follows(names, wanted):
-    """The wanted functions are there in this order, others may lie between."""
-    left = iter(names)
-    return all(any(name == want for name in left) for want in wanted)
-
 
 GO = """
 package main
@@ -189,93 +159,6 @@ def check_generated(folder):
     expect(guessed > 0, "no chain went through generated code")
 
 
-def build(folder, name, *options):
-    program = f"{folder}/{name}"
-    subprocess.run([shutil.which("cc") or "gcc", "-O2", "-g", "-D_GNU_SOURCE", "-Wl,--build-id", "tests/trace/chain_calls.c",
-                    "-o", program, "-pthread", "-ldl", "-I.", *options], check=True)
-    return program
-
-
-WANTED = ["main", "plain", "middle", "inner", "advise"]
-
-
-def check_names(program, is_named, *, deleted=False, has_lines=None, cwd=None):
-    found = paths(report([program, "plain"], cwd=cwd), CLASS)
-    expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{found}")
-    for names, frames, path in found:
-        expect(path["end"] == "outermost", f"{names} ends with {path['end']}")
-        expect(follows(names, WANTED) == is_named, f"named: {names}")
-        own = [frame for frame in frames if frame.get("module", "").startswith(os.path.dirname(program))]
-        expect(len(own) >= 5, f"{len(own)} frames of {program}: {frames}")
-        expect(is_named or not any(frame.get("function") in WANTED[1:] for frame in own), f"{own}")
-        if has_lines is not None:
-            expect(all(("line" in frame) == has_lines for frame in own if frame.get("function") in WANTED), f"{own}")
-        if deleted:
-            expect(all(frame.get("is_deleted") for frame in own), f"not marked as deleted: {own}")
-
-
-def check_symbols(folder):
-    program = build(folder, "full")
-    check_names(program, True, has_lines=True)
-    stripped = f"{folder}/stripped"
-    subprocess.run(["strip", "-o", stripped, program], check=True)
-    check_names(stripped, False)
-    # By debuglink, beside the program.
-    subprocess.run(["objcopy", "--only-keep-debug", program, f"{folder}/linked.debug"], check=True)
-    subprocess.run(["objcopy", "--remove-section=.note.gnu.build-id", f"--add-gnu-debuglink={folder}/linked.debug",
-                    stripped, f"{folder}/linked"], check=True)
-    check_names(f"{folder}/linked", True, has_lines=True)
-    os.mkdir(f"{folder}/.debug")
-    os.rename(f"{folder}/linked.debug", f"{folder}/.debug/linked.debug")
-    check_names(f"{folder}/linked", True, has_lines=True)
-    # Another file of that name: its CRC differs, so that it says nothing.
-    with open(f"{folder}/.debug/linked.debug", "ab") as file:
-        file.write(b"x")
-    check_names(f"{folder}/linked", False)
-
-
-def check_mini_symbols(folder):
-    if not shutil.which("xz"):
-        return
-    program = build(folder, "whole")
-    mini = f"{folder}/mini"
-    subprocess.run(["objcopy", "--only-keep-debug", "--strip-debug", program, f"{mini}.debug"], check=True)
-    subprocess.run(["xz", f"{mini}.debug"], check=True)
-    subprocess.run(["objcopy", "--strip-all", f"--add-section=.gnu_debugdata={mini}.debug.xz", program, mini], check=True)
-    check_names(mini, True)
-
-
-def check_replaced(folder):
-    """The file is gone, or another one has its name: names are those of what runs."""
-    program = build(folder, "gone")
-    other = build(folder, "other", "-Dplain=wrong_plain", "-Dmiddle=wrong_middle")
-    for name, command in (("deleted", f"rm {program}"), ("replaced", f"mv {other} {program}")):
-        shell = f"cp {folder}/keep {program}; exec 9<{program}; {command}; exec /proc/self/fd/9 plain"
-        if not os.path.exists(f"{folder}/keep"):
-            shutil.copy(program, f"{folder}/keep")
-        # On a busy machine the program may end before anyone could look at its file: cut then, but never a wrong name.
-        for attempt in range(10):
-            found = list(paths(report(["/bin/sh", "-c", shell]), CLASS))
-            expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{name}: {found}")
-            expect(not any("wrong" in function for names, _, _ in found for function in names), f"{name}: {found}")
-            if all(follows(names, WANTED) for names, _, _ in found):
-                break
-            expect(attempt < 9, f"{name}: {found}")
-        for _, frames, _ in found:
-            expect(any(frame.get("is_deleted") for frame in frames), f"{name}: {frames}")
-
-
-def check_namespace(folder):
-    """A private copy of the binary, at a path that outside is another file."""
-    program = build(folder, "inside")
-    outside = build(folder, "outside", "-Dplain=wrong_plain")
-    script = f"mount --bind {program} {outside} && exec {outside} plain"
-    found = paths(report(["unshare", "-m", "/bin/sh", "-c", script]), CLASS)
-    expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{found}")
-    for names, _, _ in found:
-        expect(follows(names, WANTED), f"{names}")
-
-
 ODD_NAME = "odd; \"name\" \\ \x1b[31m\x01 {x} \u00e4.so"
 
 
@@ -358,10 +241,6 @@ def main():
         case("rust", check_rust, needs=["rustc"])
         case("python", lambda _: check_python())
         case("generated code", check_generated, needs=["javac", "java"])
-        case("names", check_symbols, needs=["strip", "objcopy"])
-        case("names of debugdata", check_mini_symbols, needs=["xz", "objcopy"])
-        case("replaced and deleted", check_replaced)
-        case("other mount namespace", check_namespace, needs=["unshare"])
         case("odd names", check_odd_names, needs=["go", "strip"])
         case("folded and pprof", check_files, needs=["go"])
     results.exit()
