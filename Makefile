@@ -82,14 +82,14 @@ $(O)/.flags: FORCE
 .PHONY: FORCE
 FORCE:
 
-$(O)/bpf/%.bpf.o: bpf/%.bpf.c $(O)/.flags
+$(O)/%.bpf.o: %.bpf.c $(O)/.flags
 	$(call say,CLANG,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
-$(O)/bpf/%.skel.h: $(O)/bpf/%.bpf.o
+$(O)/%.skel.h: $(O)/%.bpf.o
 	$(call say,SKEL,$@)
-	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
+	$(Q)$(BPFTOOL) gen skeleton $< name $(*F)_bpf > $@
 
 SKEL_USERS := $(basename $(wildcard cli/tracer*.c)) cli/feature
 $(SKEL_USERS:%=$(O)/%.o): $(O)/bpf/alloctrace.skel.h
@@ -140,10 +140,16 @@ $(ALLOC_TESTS): $(O)/%: %.c $(O)/.flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(LDFLAGS) -lcmocka -pthread -ldl -o $@
 
-$(BENCHES): $(O)/%: %.c $(filter-out $(O)/cli/main.o,$(CLI_OBJS)) $(O)/.flags
+$(BENCHES) $(O)/tests/bench/floor: $(O)/%: %.c $(O)/tests/bench/cost.o $(filter-out $(O)/cli/main.o,$(CLI_OBJS)) $(O)/.flags
 	$(call say,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(AT_CFLAGS) -fno-builtin -MMD -MP -MF $@.d $< $(filter %.o,$^) $(LDFLAGS) $(CLI_LIBS) -pthread -o $@
+
+# Programs of their own, which the tracer's are compared with.
+COST_SKEL_USERS := $(addprefix tests/bench/,callchain_cost floor slots_cost)
+$(COST_SKEL_USERS:%=$(O)/%) $(COST_SKEL_USERS:%=$(O)/tidy/%.ok): $(O)/tests/bench/cost.skel.h
+# For the kernel's own way to callchains.
+$(O)/tests/bench/callchain_cost: private AT_CFLAGS += -fno-omit-frame-pointer
 
 $(MALLOC_BENCHES) $(O)/tests/bench/calls: $(O)/%: %.c $(O)/scenarios/scenario.o $(O)/.flags
 	$(call say,CC,$@)
@@ -251,7 +257,7 @@ bench: bench-malloc bench-tracer ## what tracing costs, and the allocator agains
 	$(Q)$(MAKE) $(BENCHES)
 	$(Q)for bench in $(BENCHES); do echo "$$bench:"; O=$(O) $$bench || exit; done
 .PHONY: bench-tracer
-bench-tracer: all $(O)/tests/bench/calls ## what tracing adds to a call, here and with other tools; B='-r 9 TOOL...' are options
+bench-tracer: all $(O)/tests/bench/calls $(O)/tests/bench/floor ## what tracing adds to a call, here and with other tools; B='-r 9 TOOL...' are options
 	$(Q)O=$(O) tests/bench/tracer_bench.py $(B)
 .PHONY: bench-malloc
 bench-malloc: all $(MALLOC_BENCHES) ## the allocator against others; B='-r 9 NAME...' are options
@@ -275,7 +281,7 @@ check-format: ## list the lines that `make format` would change
 
 # A stamp a file, so that only what changed is analysed again. What is found in
 # the generated skeleton, on a path through it, is not ours to mend.
-TIDY_FILES := $(wildcard alloc/*.c cli/*.c scenarios/*.c tests/*/*.c)
+TIDY_FILES := $(filter-out %.bpf.c,$(wildcard alloc/*.c cli/*.c scenarios/*.c tests/*/*.c))
 TIDY_STAMPS := $(patsubst %.c,$(O)/tidy/%.ok,$(TIDY_FILES))
 .PHONY: tidy tidy-files
 tidy: $(TIDY_STAMPS) ## analyse the sources (clang-tidy 14)

@@ -25,7 +25,8 @@ check alloc-control '' alloc/control.h alloc/atmalloc.h
 check alloc-settings 'alloc/(control|settings)\.h' alloc/settings.[ch]
 check cli '(cli/[a-z_]*|alloc/control|alloc/settings|bpf/event|bpf/callchain|bpf/alloctrace\.skel)\.h' cli/*.[ch]
 check scenarios '(scenarios/scenario|alloc/atmalloc)\.h' scenarios/*.[ch]
-check tests '(cli/[a-z_]*|alloc/(control|settings|atmalloc)|bpf/event|bpf/callchain|scenarios/scenario)\.h|tests/[a-z_/]*\.[ch]' $(ls tests/*/*.[ch] | grep -v '^tests/fuzz/')
+check tests '(cli/[a-z_]*|alloc/(control|settings|atmalloc)|bpf/event|bpf/callchain|scenarios/scenario)\.h|tests/[a-z_/]*(\.skel)?\.[ch]' $(ls tests/*/*.[ch] | grep -v -e '^tests/fuzz/' -e '\.bpf\.c$')
+check tests-bpf 'bpf/kernel\.h' tests/*/*.bpf.c
 check fuzz '(alloc|cli)/[a-z_]*\.h' tests/fuzz/*.[ch]
 
 users=$(grep -l 'bpf/alloctrace\.skel\.h' cli/*.[ch] 2>/dev/null | grep -v -x -E 'cli/(tracer[a-z_]*|feature)\.c' | tr '\n' ' ')

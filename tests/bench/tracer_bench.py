@@ -2,16 +2,26 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What tracing adds to a call, for alloctrace and for other tools, interleaved in one run.
 
-usage: tracer_bench.py [-r ROUNDS] [--ms MS] [TOOL...]
+usage: tracer_bench.py [-r ROUNDS] [--ms MS] [-w WORKLOAD,...] [TOOL...]
 
-Each round runs every workload of tests/bench/calls.c bare and under every tool, in rotated
-order. "added" is the median over the rounds of the traced time less the bare one of the same
-round, in ns an operation. "bystander" is getppid() of a process that is not traced while the
-tool watches another. Tools that are not installed are named and left out. Needs root.
+Each round starts a program (tests/bench/calls.c) under every tool, in rotated order, has it run
+every workload, and does the same bare just before. "added" is the median over the rounds of the
+traced time less the bare one beside it, in ns an operation. Tools that are not installed are
+named and left out. Needs root.
 
-Tools: run (no ledgers), run-ledgers (all of them), attach (no ledgers), strace (-f -c),
-strace-seccomp (the same with --seccomp-bpf), perf (trace -s), bpftrace (count, bytes and
-histogram a class, attached to a PID), syscount (libbpf-tools, with latencies, of a PID).
+Workloads: madvise, one that fails at once, the cheapest traced call; pair, mmap and munmap; fault,
+a first touch; major, a page that is read from disk; getppid, of a traced process; bystander, the
+same of a process that is not traced while the tool watches another; fork, with exit and wait;
+madvise2, 4 and 8 of as many threads at once; start, a whole run of a program that does nothing,
+for the tools that start theirs.
+
+Tools: run (no ledgers), run-ledgers (all of them), attach and attach-ledgers; strace (-f -c),
+strace-seccomp (the same with --seccomp-bpf), perf (trace -s), syscount (libbpf-tools, with latencies,
+of a PID). bpftrace by three scripts of tracer_scripts.py: bpftrace-run and bpftrace-attach measure
+what run and attach do, bpftrace-short only a count, a sum and a histogram a syscall and a count
+of faults. What no tracer goes below, programs that do nothing (floor.c): floor-run, on sys_enter and
+sys_exit; floor-clock, the same and the clock at both ends of madvise; floor-attach, on the
+tracepoints of the traced syscalls; floor-other, on another syscall's.
 """
 import argparse
 import os
@@ -23,113 +33,184 @@ import sys
 import tempfile
 import time
 
+import tracer_scripts
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OUT = os.path.abspath(os.environ.get("O", f"{ROOT}/.output"))
 ALLOCTRACE = f"{OUT}/alloctrace"
 CALLS = f"{OUT}/tests/bench/calls"
+FLOOR = f"{OUT}/tests/bench/floor"
 WORKLOADS = ("madvise", "pair", "fault", "getppid", "bystander")
+MORE_WORKLOADS = ("major", "fork", "madvise2", "madvise4", "madvise8", "start")
+# Not asked of the running target.
+APART = ("bystander", "start")
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-# Time for a tool to attach: it cannot be asked whether it has.
-SETTLE_S = 4
+# A tool cannot be asked whether it has attached: it has when it has used no CPU time for so long.
+IDLE_S = 1
+SETTLE_MAX_S = 30
 
-SYSCALLS = ("mmap", "munmap", "mprotect", "madvise", "mremap", "brk")
-BPFTRACE = "".join(
-    f"tracepoint:syscalls:sys_enter_{name} /pid == TARGET/ {{ @start[tid] = nsecs; }} "
-    f"tracepoint:syscalls:sys_exit_{name} /@start[tid]/ {{ $ns = nsecs - @start[tid]; @cnt_{name} = count(); "
-    f"@sum_{name} = sum($ns); @hist_{name} = hist($ns); delete(@start[tid]); }} " for name in SYSCALLS) + \
-    "software:page-faults:1 /pid == TARGET/ { @faults = count(); }"
-
+MEMORY_CALLS = ",".join(tracer_scripts.SYSCALLS)
+SCRIPTS = {
+    "bpftrace-run": tracer_scripts.full(has_rows=False),
+    "bpftrace-attach": tracer_scripts.full(has_rows=True),
+    "bpftrace-short": tracer_scripts.SHORT,
+}
 # Tools that start the target, and tools that are given a PID.
 STARTERS = {
     "run": [ALLOCTRACE, "run", "--no-ledgers", "--allocator=system", "--output=/dev/null", "--"],
     "run-ledgers": [ALLOCTRACE, "run", "--allocator=system", "--output=/dev/null", "--"],
     "strace": ["strace", "-f", "-c", "-o", "/dev/null", "-e", "trace=%memory"],
     "strace-seccomp": ["strace", "-f", "--seccomp-bpf", "-c", "-o", "/dev/null", "-e", "trace=%memory"],
-    "perf": ["perf", "trace", "-s", "-o", "/dev/null", "-e", ",".join(SYSCALLS), "--"],
+    "perf": ["perf", "trace", "-s", "-o", "/dev/null", "-e", MEMORY_CALLS, "--"],
 }
 WATCHERS = {
-    "attach": [ALLOCTRACE, "attach", "--no-ledgers", "--output=/dev/null", "-p"],
-    "bpftrace": None,
-    "syscount": ["syscount", "-L", "-p"],
+    "floor-run": [FLOOR, "all"],
+    "floor-clock": [FLOOR, "clock"],
+    "floor-attach": [FLOOR, "singles"],
+    "floor-other": [FLOOR, "other"],
+    "attach": [ALLOCTRACE, "attach", "--no-ledgers", "--output=/dev/null", "-p", "PID"],
+    "attach-ledgers": [ALLOCTRACE, "attach", "--output=/dev/null", "-p", "PID"],
+    **{tool: ["bpftrace", "-e", script] for tool, script in SCRIPTS.items()},
+    "syscount": ["syscount", "-L", "-p", "PID"],
 }
-with_tracefs = ["unshare", "-m", "sh", "-c", "mount -t tracefs nodev /sys/kernel/tracing 2>/dev/null; exec \"$@\"", "sh"]
+with_tracefs = ["unshare", "-m", "sh", "-c",
+                "mount -t tracefs nodev /sys/kernel/tracing 2>/dev/null; exec \"$@\"", "sh"]
 
 
 class Unusable(Exception):
     """A tool does not work here; the text says why."""
 
 
-def start_target(workload, ms, prefix=()):
-    name = "getppid" if workload == "bystander" else workload
-    return subprocess.Popen([*prefix, CALLS, name, str(ms)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+def start_target(prefix=()):
+    return subprocess.Popen([*prefix, CALLS], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=subprocess.DEVNULL, text=True)
 
 
-def finish_target(target):
-    out, _ = target.communicate("g", timeout=120)
-    # Some tools print to the same place, after the target's line.
-    words = out.split()
-    if not words:
-        raise Unusable(f"the target ended with status {target.returncode} and printed nothing")
-    return float(words[0])
+def ask(target, workload, ms):
+    """The target's answer, in ns an operation."""
+    try:
+        target.stdin.write(f"{workload} {ms}\n")
+        target.stdin.flush()
+        line = target.stdout.readline()
+    except BrokenPipeError:
+        line = ""
+    if not line.strip():
+        raise Unusable("the target ended without an answer")
+    return float(line)
 
 
-def watch(tool, pid):
-    words = ["bpftrace", "-e", BPFTRACE.replace("TARGET", str(pid))] if tool == "bpftrace" else [*WATCHERS[tool], str(pid)]
-    watcher = subprocess.Popen([*with_tracefs, *words], **QUIET)
-    time.sleep(SETTLE_S)
-    if watcher.poll() is not None:
-        raise Unusable(f"ended with status {watcher.returncode}")
-    return watcher
+def answers(target, workloads, ms):
+    return {workload: ask(target, workload, ms) for workload in workloads if workload not in APART}
 
 
-def end(process, number=signal.SIGINT):
+def bystander(ms):
+    process = start_target()
+    try:
+        return ask(process, "getppid", ms)
+    finally:
+        finish(process)
+
+
+def start(prefix=()):
+    """The shortest of some runs."""
+    times = []
+    for _ in range(5):
+        begin = time.monotonic_ns()
+        subprocess.run([*prefix, "true"], check=True, **QUIET)
+        times.append(time.monotonic_ns() - begin)
+    return min(times)
+
+
+def finish(target):
+    """The end of its input ends it, and what has started it after it."""
+    try:
+        target.communicate(timeout=60)
+    finally:
+        if target.poll() is None:
+            target.kill()
+
+
+def end(process):
     if process.poll() is None:
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
 
 
-def under_watcher(tool, workload, ms):
-    idle = start_target("getppid", ms) if workload == "bystander" else None
-    target = None if idle else start_target(workload, ms)
-    watcher = None
+def cpu_ns(pid):
+    with open(f"/proc/{pid}/schedstat", encoding="ascii") as stat:
+        return int(stat.read().split()[0])
+
+
+def settle(process):
+    """Waits until it is idle: less than a hundredth of the time."""
+    last_ns = 0
+    for _ in range(int(SETTLE_MAX_S / IDLE_S)):
+        time.sleep(IDLE_S)
+        if process.poll() is not None:
+            raise Unusable(f"ended with status {process.returncode}")
+        ns = cpu_ns(process.pid)
+        if ns - last_ns < IDLE_S * 1e9 / 100:
+            return
+        last_ns = ns
+
+
+def under_watcher(tool, workloads, ms):
+    target, watcher = start_target(), None
     try:
-        watcher = watch(tool, (idle or target).pid)
-        target = target or start_target(workload, ms)
-        return finish_target(target)
+        pid = str(target.pid)
+        words = [word.replace("TARGET", pid) if word != "PID" else pid for word in WATCHERS[tool]]
+        watcher = subprocess.Popen([*with_tracefs, *words], **QUIET)
+        settle(watcher)
+        ns = answers(target, workloads, ms)
+        if "bystander" in workloads:
+            ns["bystander"] = bystander(ms)
+        return ns
     finally:
         if watcher:
             end(watcher)
-        for process in (idle, target):
-            if process and process.poll() is None:
-                end(process, signal.SIGKILL)
+        finish(target)
 
 
-def under_starter(tool, workload, ms):
-    prefix = [*with_tracefs, *STARTERS[tool]]
-    if workload != "bystander":
-        return finish_target(start_target(workload, ms, prefix))
-    idle = start_target("getppid", 1, prefix)
+def under_starter(tool, workloads, ms):
+    target = start_target([*with_tracefs, *STARTERS[tool]])
     try:
-        time.sleep(SETTLE_S)
-        if idle.poll() is not None:
-            raise Unusable(f"ended with status {idle.returncode}")
-        return finish_target(start_target(workload, ms))
+        settle(target)
+        ns = answers(target, workloads, ms)
+        if "bystander" in workloads:
+            ns["bystander"] = bystander(ms)
     finally:
-        finish_target(idle)
+        finish(target)
+    if "start" in workloads:
+        ns["start"] = start(STARTERS[tool])
+    return ns
 
 
-def measure(tool, workload, ms):
-    if tool == "bare":
-        return finish_target(start_target(workload, ms))
-    return (under_starter if tool in STARTERS else under_watcher)(tool, workload, ms)
+def bare(workloads, ms):
+    target = start_target()
+    try:
+        ns = answers(target, workloads, ms)
+    finally:
+        finish(target)
+    if "bystander" in workloads:
+        ns["bystander"] = bystander(ms)
+    if "start" in workloads:
+        ns["start"] = start()
+    return ns
+
+
+def measure(tool, workloads, ms):
+    return (under_starter if tool in STARTERS else under_watcher)(tool, workloads, ms)
 
 
 def check_perf():
     """perf trace may run the program and see nothing of it; a cost of nothing would be reported."""
     with tempfile.NamedTemporaryFile(prefix="alloctrace-bench-") as summary:
         words = [word if word != "/dev/null" else summary.name for word in STARTERS["perf"]]
-        finish_target(start_target("madvise", 20, [*with_tracefs, *words]))
+        target = start_target([*with_tracefs, *words])
+        try:
+            ask(target, "madvise", 20)
+        finally:
+            finish(target)
         if b"madvise" not in summary.read():
             raise Unusable("it sees no syscalls here")
 
@@ -137,44 +218,57 @@ def check_perf():
 def usable_tools(tools):
     usable = []
     for tool in tools:
-        command = (STARTERS.get(tool) or WATCHERS.get(tool) or [tool])[0]
+        command = {**STARTERS, **WATCHERS}[tool][0]
         try:
             if not shutil.which(command):
                 raise Unusable("is not installed")
-            measure(tool, "madvise", 20)
             if tool == "perf":
                 check_perf()
+            elif command not in (ALLOCTRACE, FLOOR):
+                measure(tool, ("madvise",), 20)
             usable.append(tool)
         except (Unusable, subprocess.SubprocessError, OSError) as error:
             print(f"{tool}: left out: {error}", file=sys.stderr)
     return usable
 
 
+def print_table(ns, base, tools, workloads):
+    print(f"{'added ns':<16}" + "".join(f"{workload:>12}" for workload in workloads))
+    print(f"{'(bare)':<16}" + "".join(
+        f"{statistics.median(t[w] for tool in tools for t in base[tool]):>12.0f}" for w in workloads))
+    for tool in tools:
+        row = f"{tool:<16}"
+        for w in workloads:
+            added = [t[w] - b[w] for t, b in zip(ns[tool], base[tool]) if w in t]
+            row += f"{statistics.median(added):>12.0f}" if added else f"{'-':>12}"
+        print(row)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-r", type=int, default=5, metavar="ROUNDS", dest="rounds")
     parser.add_argument("--ms", type=int, default=300)
+    parser.add_argument("-w", default=",".join(WORKLOADS), metavar="WORKLOAD,...", dest="workloads")
     parser.add_argument("tools", nargs="*", metavar="TOOL")
     opts = parser.parse_args()
     known = (*STARTERS, *WATCHERS)
     for tool in opts.tools:
         if tool not in known:
             parser.error(f"no tool {tool}; there are {', '.join(known)}")
+    workloads = opts.workloads.split(",")
+    for workload in workloads:
+        if workload not in WORKLOADS + MORE_WORKLOADS:
+            parser.error(f"no workload {workload}; there are {', '.join(WORKLOADS + MORE_WORKLOADS)}")
     tools = usable_tools(opts.tools or known)
     if not tools:
         sys.exit("tracer_bench: no tool can be used here")
-    ns = {}
+    ns, base = {tool: [] for tool in tools}, {tool: [] for tool in tools}
     for number in range(opts.rounds):
-        order = ["bare", *tools]
-        order = order[number % len(order):] + order[:number % len(order)]
-        for workload in WORKLOADS:
-            for tool in order:
-                ns.setdefault((tool, workload), []).append(measure(tool, workload, opts.ms))
-    print(f"{'added ns':<16}" + "".join(f"{workload:>12}" for workload in WORKLOADS))
-    print(f"{'(bare)':<16}" + "".join(f"{statistics.median(ns['bare', w]):>12.0f}" for w in WORKLOADS))
-    for tool in tools:
-        added = [statistics.median(t - b for t, b in zip(ns[tool, w], ns["bare", w])) for w in WORKLOADS]
-        print(f"{tool:<16}" + "".join(f"{value:>12.0f}" for value in added))
+        first = number % len(tools)
+        for tool in tools[first:] + tools[:first]:
+            base[tool].append(bare(workloads, opts.ms))
+            ns[tool].append(measure(tool, workloads, opts.ms))
+    print_table(ns, base, tools, workloads)
 
 
 main()
