@@ -19,11 +19,26 @@
 
 enum { NR_EXECVE = 59, NR_EXIT_GROUP = 231, NR_EXECVEAT = 322 };
 
+static __always_inline void commit_add_row(struct at_row *row, __s64 pages)
+{
+	if (pages > 0)
+		row->ledger.charged_pages += pages;
+	else
+		row->ledger.uncharged_pages -= pages;
+	row->ledger.update_cnt++;
+}
+
+static __always_inline void commit_peak(struct at_row *row, __s64 pages)
+{
+	if (row && pages > (__s64)row->ledger.peak_pages)
+		row->ledger.peak_pages = pages;
+}
+
 /*
- * One update of the account. process: whose balance it is; NULL = nobody's. A
- * global function, see bpf/walk.bpf.h.
+ * One update of the account. process: whose balance it is; NULL = nobody's. row: of
+ * the thread that did it; NULL = it has none. A global function, see bpf/walk.bpf.h.
  */
-__noinline int commit_add(struct at_ledger *ledger, struct at_process *process, __s64 pages)
+__noinline int commit_add(struct at_ledger *ledger, struct at_process *process, struct at_row *row, __s64 pages)
 {
 	__u64 size = pages < 0 ? -pages : pages, level;
 
@@ -34,11 +49,13 @@ __noinline int commit_add(struct at_ledger *ledger, struct at_process *process, 
 	else
 		ledger->uncharged_pages += size;
 	ledger->update_cnt++;
+	if (row)
+		commit_add_row(row, pages);
 	for (int i = 0; i < AT_BATCH_CNT; i++)
 		if (size > cfg_batches[i])
 			ledger->past_cnt[i]++;
 	if (process)
-		__sync_fetch_and_add(&process->acct_pages, pages);
+		commit_peak(row, __sync_fetch_and_add(&process->acct_pages, pages) + pages);
 	level = __sync_fetch_and_add(&commit_level, pages) + pages;
 	if ((__s64)level > (__s64)ledger->peak_pages)
 		ledger->peak_pages = level;
@@ -71,7 +88,8 @@ static __always_inline struct at_process *process_add(__u32 tgid, const struct a
 }
 
 /* A process that is older than the tracing: what it has is its start, not a charge. */
-static __always_inline struct at_process *process_found(struct task_struct *task, struct at_slot *slot, __s64 pages)
+static __always_inline struct at_process *process_found(struct task_struct *task, struct at_slot *slot,
+							struct at_row *row, __s64 pages)
 {
 	struct at_process new = {.stack_pages = task->mm->stack_vm, .user_cnt = 1};
 
@@ -79,17 +97,18 @@ static __always_inline struct at_process *process_found(struct task_struct *task
 	new.acct_pages = slot->walk_acct / PAGE_BYTES - pages; /* before the call that made us look */
 	__sync_fetch_and_add(&commit_start, new.acct_pages);
 	__sync_fetch_and_add(&commit_level, new.acct_pages);
+	commit_peak(row, new.acct_pages);
 	return process_add(task->tgid, &new);
 }
 
 /* Stacks that have grown. Threads may find the same growth: one of them wins. */
-static __always_inline void commit_stacks(struct at_ledger *ledger, struct at_process *process,
+static __always_inline void commit_stacks(struct at_ledger *ledger, struct at_process *process, struct at_row *row,
 					  const struct task_struct *task)
 {
 	__u64 before = process->stack_pages, now = task->mm->stack_vm;
 
 	if (now != before && __sync_val_compare_and_swap(&process->stack_pages, before, now) == before && now > before)
-		commit_add(ledger, process, now - before);
+		commit_add(ledger, process, row, now - before);
 }
 
 /* The range that a call may take pages from; none: start = end. */
@@ -233,6 +252,7 @@ __noinline int commit_settle(struct at_slot *slot, const struct finished *call)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct at_process *process;
 	struct at_ledger *ledger;
+	struct at_row *row;
 	__s64 pages, growth = 0;
 
 	if (!slot || !call || !cfg_has_commit)
@@ -250,13 +270,14 @@ __noinline int commit_settle(struct at_slot *slot, const struct finished *call)
 	} else {
 		pages = commit_change(call, slot, ledger);
 	}
+	row = cfg_has_rows ? row_of(slot) : NULL;
 	process = process_of(task->tgid);
 	if (!process)
-		process = process_found(task, slot, pages + growth);
+		process = process_found(task, slot, row, pages + growth);
 	if (process)
-		commit_stacks(ledger, process, task);
-	commit_add(ledger, process, pages);
-	commit_add(ledger, process, growth);
+		commit_stacks(ledger, process, row, task);
+	commit_add(ledger, process, row, pages);
+	commit_add(ledger, process, row, growth);
 	if (cfg_has_stacks)
 		stacks_charge(slot, pages + growth);
 	return 0;
@@ -296,11 +317,12 @@ static __always_inline void commit_last_look(__u64 nr)
 	ledger = ledger_of(*target - 1);
 	process = process_of(task->tgid);
 	if (ledger && process)
-		commit_stacks(ledger, process, task);
+		commit_stacks(ledger, process, row_of_task(task), task);
 }
 
 /* Charges a new address space VMA by VMA, as the kernel did. Nobody else is in it. */
-static __noinline __u64 commit_new(struct task_struct *task, struct at_slot *slot, struct at_ledger *ledger)
+static __noinline __u64 commit_new(struct task_struct *task, struct at_slot *slot, struct at_ledger *ledger,
+				   struct at_row *row)
 {
 	struct bpf_iter_task_vma it;
 	struct vm_area_struct *vma;
@@ -315,7 +337,7 @@ static __noinline __u64 commit_new(struct task_struct *task, struct at_slot *slo
 		if (!(vma->vm_flags & VM_ACCOUNT))
 			continue;
 		slot->walk_acct += pages;
-		commit_add(ledger, NULL, pages);
+		commit_add(ledger, NULL, row, pages);
 	}
 	bpf_iter_task_vma_destroy(&it);
 	return slot->walk_acct;
@@ -328,36 +350,38 @@ static __always_inline void commit_begin(struct task_struct *task, __u8 phase, _
 	struct at_process new = {.stack_pages = task->mm->stack_vm, .user_cnt = 1};
 	struct at_slot *slot = slot_of(current, current->pid, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct at_ledger *ledger = ledger_of(phase);
+	struct at_row *row = row_of_task(task);
 	__u64 all_pages = task->mm->total_vm;
 
 	if (!slot || !ledger)
 		return;
 	if (cfg_has_vma_iter) {
-		new.acct_pages = commit_new(task, slot, ledger);
+		new.acct_pages = commit_new(task, slot, ledger, row);
 		if (slot->walk_seen != all_pages)
 			commit_assume(ledger, (all_pages - slot->walk_seen) * PAGE_BYTES);
 	} else {
 		new.acct_pages = guess;
-		commit_add(ledger, NULL, guess);
+		commit_add(ledger, NULL, row, guess);
 		commit_assume(ledger, guess * PAGE_BYTES);
 	}
+	commit_peak(row, new.acct_pages);
 	process_add(task->tgid, &new);
 }
 
 /* One user less of an address space; the last one gives everything back. */
-static __always_inline void process_drop(struct at_process *process, __u32 tgid, __u8 phase)
+static __always_inline void process_drop(struct at_process *process, __u32 tgid, struct at_row *row, __u8 phase)
 {
 	struct at_ledger *ledger = ledger_of(phase);
 
 	if (__sync_fetch_and_add(&process->user_cnt, -1) != 1)
 		return;
 	if (ledger)
-		commit_add(ledger, NULL, -process->acct_pages);
+		commit_add(ledger, NULL, row, -process->acct_pages);
 	bpf_map_delete_elem(&processes, &tgid);
 }
 
 /* The process has left its address space. */
-static __always_inline void commit_end(__u32 tgid, __u8 phase)
+static __always_inline void commit_end(__u32 tgid, struct at_row *row, __u8 phase)
 {
 	struct at_process *process = bpf_map_lookup_elem(&processes, &tgid), *owner;
 	__u32 owner_tgid;
@@ -367,13 +391,13 @@ static __always_inline void commit_end(__u32 tgid, __u8 phase)
 		return;
 	owner_tgid = process->owner_tgid;
 	if (!owner_tgid) {
-		process_drop(process, tgid, phase);
+		process_drop(process, tgid, row, phase);
 		return;
 	}
 	bpf_map_delete_elem(&processes, &tgid);
 	owner = bpf_map_lookup_elem(&processes, &owner_tgid);
 	if (owner)
-		process_drop(owner, owner_tgid, phase);
+		process_drop(owner, owner_tgid, row, phase);
 }
 
 static __always_inline void commit_fork(struct task_struct *parent, struct task_struct *child)
@@ -404,22 +428,30 @@ static __always_inline void commit_fork(struct task_struct *parent, struct task_
 		__sync_fetch_and_add(&process->user_cnt, 1);
 }
 
+/* The old program's address space is gone; old_tid: the thread that has started the new one. */
+static __always_inline void commit_leave(struct task_struct *task, __u32 old_tid)
+{
+	__u8 *target = target_of(task->tgid);
+	struct at_slot *slot = cfg_has_rows ? slot_of(task, old_tid, 0) : NULL;
+
+	if (target && *target)
+		commit_end(task->tgid, slot ? row_of(slot) : NULL, *target - 1);
+}
+
 static __always_inline void commit_exec(struct task_struct *task)
 {
 	__u8 *target = target_of(task->tgid);
 
-	if (!target || !*target)
-		return;
-	commit_end(task->tgid, *target - 1);
-	commit_begin(task, *target - 1, task->mm->data_vm + task->mm->stack_vm);
+	if (target && *target)
+		commit_begin(task, *target - 1, task->mm->data_vm + task->mm->stack_vm);
 }
 
-static __always_inline void commit_die(const struct task_struct *task)
+static __always_inline void commit_die(struct task_struct *task)
 {
 	__u8 *target = target_of(task->tgid);
 
 	if (target && *target && !task->signal->live.counter)
-		commit_end(task->tgid, *target - 1);
+		commit_end(task->tgid, row_of_task(task), *target - 1);
 }
 
 #endif

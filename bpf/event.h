@@ -9,7 +9,7 @@
 #define ALLOCTRACE_BPF_EVENT_H
 
 /* Raised whenever a type or a value below changes its meaning. */
-#define AT_EVENT_ABI 4
+#define AT_EVENT_ABI 5
 
 /*
  * The traced syscalls: X(id, name, x86-64 number, ia32 number, ia32 number 2).
@@ -194,10 +194,7 @@ struct at_slot {
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct at_slot) == 128, "two cache lines");
 
-/*
- * attach: rows, one a thread and program that it runs. Only the thread itself
- * adds to its row, so plain additions are exact. Key: its number.
- */
+/* attach: one class in a row, see struct at_row. */
 struct at_row_class {
 	__u64 call_cnt, error_cnt, bytes, sum_ns;
 };
@@ -209,19 +206,6 @@ struct at_cpu {
 
 #define AT_COMM_BYTES 16
 #define AT_ROW_FULL 0xffffffffu
-
-struct at_row {
-	__u64 start_ns; /* of the process, boot time clock: with the tgid it names one process for ever */
-	__u64 begin_ns; /* of the row; monotonic clock */
-	__u64 end_ns;   /* its thread died or started another program; 0 = not yet */
-	struct at_cpu first, last;
-	__u32 tgid, tid;             /* as the kernel numbers them, */
-	__u32 shown_tgid, shown_tid; /* and as the user's pid namespace does; 0 = not visible there */
-	__u32 exec_cnt;              /* of the slot when the row began */
-	__u32 pad;
-	char comm[AT_COMM_BYTES];
-	struct at_row_class classes[AT_CLASS_CNT];
-};
 
 /* Why a thread is traced. */
 enum at_scope {
@@ -366,6 +350,37 @@ struct at_stack_ledger {
 	__u64 call_cnt, call_ns;              /* about stacks */
 	__u64 charged_pages, uncharged_pages; /* by those calls, with the commit ledger */
 	__u64 fault_cnt, fault_ns;            /* in stacks */
+};
+
+/* attach: what the ledgers know of one thread. Fields as in the ledgers above. */
+struct at_row_ledger {
+	__u64 charged_pages, uncharged_pages;
+	__u64 update_cnt;
+	__u64 peak_pages; /* most that its process held after a change by this thread */
+	__u64 vma_first_ns, vma_first;
+	__u64 vma_last_ns, vma_last;
+	__u64 vma_peak;
+	struct at_refault refaults[AT_RELEASE_CNT];
+	struct at_wait locks[AT_LOCK_CNT];
+	struct at_stack_ledger stacks;
+};
+
+/*
+ * attach: rows, one a thread and program that it runs. Only the thread itself
+ * adds to its row, so plain additions are exact. Key: its number.
+ */
+struct at_row {
+	__u64 start_ns; /* of the process, boot time clock: with the tgid it names one process for ever */
+	__u64 begin_ns; /* of the row; monotonic clock */
+	__u64 end_ns;   /* its thread died or started another program; 0 = not yet */
+	struct at_cpu first, last;
+	__u32 tgid, tid;             /* as the kernel numbers them, */
+	__u32 shown_tgid, shown_tid; /* and as the user's pid namespace does; 0 = not visible there */
+	__u32 exec_cnt;              /* of the slot when the row began */
+	__u32 pad;
+	char comm[AT_COMM_BYTES];
+	struct at_row_class classes[AT_CLASS_CNT];
+	struct at_row_ledger ledger;
 };
 
 /*

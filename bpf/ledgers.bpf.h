@@ -54,9 +54,9 @@ static __always_inline void ledgers_fault_end(struct at_slot *slot, __u32 class,
 	if (cfg_has_locks && slot->fault_wait_ns)
 		locks_settle(slot->fault_wait_ns, slot->fault_phase, class);
 	if (cfg_has_stacks)
-		stacks_fault(task->tgid, addr, slot->fault_phase, ns);
+		stacks_fault(slot, task->tgid, addr, ns);
 	if (cfg_has_refaults)
-		refault_fault(task, addr, slot->fault_phase, ns, end_ns);
+		refault_fault(slot, task, addr, ns, end_ns);
 }
 
 static __always_inline void ledgers_fork(struct task_struct *parent, struct task_struct *child)
@@ -67,12 +67,19 @@ static __always_inline void ledgers_fork(struct task_struct *parent, struct task
 		stacks_fork(parent, child);
 }
 
-static __always_inline void ledgers_die(const struct task_struct *task)
+static __always_inline void ledgers_die(struct task_struct *task)
 {
 	if (cfg_has_commit)
 		commit_die(task);
 	if ((cfg_has_stacks || cfg_has_refaults) && !task->signal->live.counter)
 		places_end(task->tgid);
+}
+
+/* Before the new program has its row. */
+static __always_inline void ledgers_leave(struct task_struct *task, __u32 old_tid)
+{
+	if (cfg_has_commit)
+		commit_leave(task, old_tid);
 }
 
 static __always_inline void ledgers_exec(struct task_struct *task)

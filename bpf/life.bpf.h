@@ -28,6 +28,7 @@ static __always_inline int life_exit(struct task_struct *task)
 
 static __always_inline int life_exec(struct task_struct *task, __u32 old_tid)
 {
+	ledgers_leave(task, old_tid);
 	if (cfg_has_rows)
 		row_exec(task, old_tid);
 	target_exec(task);

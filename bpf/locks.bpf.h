@@ -53,6 +53,7 @@ static __always_inline int lock_end(__u64 lock)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct at_slot *slot = slot_of(task, task->pid, 0);
 	struct at_lock_ledger *ledger;
+	struct at_row_ledger *row;
 	__u32 phase, kind;
 	__u64 ns;
 
@@ -66,9 +67,15 @@ static __always_inline int lock_end(__u64 lock)
 		slot->call_wait_ns += ns;
 	phase = slot->fault_ns ? slot->fault_phase : slot->phase;
 	ledger = bpf_map_lookup_elem(&lock_ledgers, &phase);
+	row = row_ledger_of(slot);
 	kind = slot->wait_kind;
-	if (ledger && kind < AT_LOCK_CNT)
+	barrier_var(kind); /* one register for the test and both uses */
+	if (kind >= AT_LOCK_CNT)
+		return 0;
+	if (ledger)
 		wait_add(&ledger->kinds[kind], ns);
+	if (row)
+		wait_add(&row->locks[kind], ns);
 	return 0;
 }
 

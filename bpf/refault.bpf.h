@@ -193,9 +193,33 @@ __noinline int sweep_run(struct sweep *sweep)
 	return 0;
 }
 
-static __always_inline void refault_count(const struct block *block, __u32 release, __u64 page, __u32 phase, __u64 ns,
-					  __u64 end_ns)
+/* Global functions, see bpf/walk.bpf.h: in the row of the thread. */
+__noinline int row_release(const struct at_slot *slot, __u32 release, __u64 pages, __u64 ns)
 {
+	struct at_row_ledger *row = slot ? row_ledger_of(slot) : NULL;
+
+	if (row && release < AT_RELEASE_CNT) {
+		row->refaults[release].released_pages += pages;
+		row->refaults[release].release_ns += ns;
+	}
+	return 0;
+}
+
+__noinline int row_return(const struct at_slot *slot, __u32 release, __u64 ns)
+{
+	struct at_row_ledger *row = slot ? row_ledger_of(slot) : NULL;
+
+	if (row && release < AT_RELEASE_CNT) {
+		row->refaults[release].returned_pages++;
+		row->refaults[release].refault_ns += ns;
+	}
+	return 0;
+}
+
+static __always_inline void refault_count(const struct at_slot *slot, const struct block *block, __u32 release,
+					  __u64 page, __u64 ns, __u64 end_ns)
+{
+	__u32 phase = slot->fault_phase;
 	struct at_refault_ledger *ledger = bpf_map_lookup_elem(&refault_ledgers, &phase);
 	__u64 away_ns = (__u64)(ticks_of(end_ns) - block->gone_ticks[page & 63]) << TICK_SHIFT;
 	__u32 bucket;
@@ -204,6 +228,8 @@ static __always_inline void refault_count(const struct block *block, __u32 relea
 		return;
 	ledger->kinds[release].returned_pages++;
 	ledger->kinds[release].refault_ns += ns;
+	if (cfg_has_rows)
+		row_return(slot, release, ns);
 	if (away_ns > ledger->max_ns)
 		ledger->max_ns = away_ns;
 	bucket = at_hist_bucket(away_ns);
@@ -213,8 +239,8 @@ static __always_inline void refault_count(const struct block *block, __u32 relea
 }
 
 /* A fault has brought in a page. Faults of a thread that is past its exit are not for the list of its process. */
-static __always_inline void refault_fault(const struct task_struct *task, __u64 addr, __u32 phase, __u64 ns,
-					  __u64 end_ns)
+static __always_inline void refault_fault(const struct at_slot *slot, const struct task_struct *task, __u64 addr,
+					  __u64 ns, __u64 end_ns)
 {
 	__u64 page = addr / PAGE_BYTES, bit = 1ull << (page & 63);
 	struct place place = {.tgid = task->tgid, .index = page >> NODE_CHILD_BITS};
@@ -231,7 +257,7 @@ static __always_inline void refault_fault(const struct task_struct *task, __u64 
 	}
 	for (int i = 0; i < AT_RELEASE_CNT; i++)
 		if (block->gone[i] & bit && __sync_fetch_and_and(&block->gone[i], ~bit) & bit)
-			refault_count(block, i, page, phase, ns, end_ns);
+			refault_count(slot, block, i, page, ns, end_ns);
 	if (!(block->touched & bit))
 		__sync_fetch_and_or(&block->touched, bit);
 }
@@ -380,6 +406,8 @@ __noinline int refault_settle(const struct at_slot *slot, const struct finished 
 			ledger->kinds[release].released_pages += slot->released_pages;
 			ledger->kinds[release].release_ns += ns;
 		}
+		if (cfg_has_rows)
+			row_release(slot, release, slot->released_pages, ns);
 	}
 	if (!is_ok || !pages || pages >> ORDER_MAX)
 		return 0;

@@ -23,6 +23,21 @@ static __always_inline struct at_row *row_of(const struct at_slot *slot)
 	return slot->row ? bpf_map_lookup_elem(&rows, &number) : NULL;
 }
 
+/* The same of a task; for the ledgers, which are without rows where there is no attach. */
+static __always_inline struct at_row *row_of_task(struct task_struct *task)
+{
+	struct at_slot *slot = cfg_has_rows ? slot_of(task, task->pid, 0) : NULL;
+
+	return slot ? row_of(slot) : NULL;
+}
+
+static __always_inline struct at_row_ledger *row_ledger_of(const struct at_slot *slot)
+{
+	struct at_row *row = cfg_has_rows ? row_of(slot) : NULL;
+
+	return row ? &row->ledger : NULL;
+}
+
 /* The number of a task in the user's pid namespace, whose level is given; 0 = not visible there. */
 static __always_inline __u32 shown_number(const struct task_struct *task, __u32 level)
 {

@@ -109,6 +109,7 @@ __noinline int stacks_settle(const struct at_slot *slot, const struct finished *
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	__u64 page_cnt, page, stack;
 	struct at_stack_ledger *ledger;
+	struct at_row_ledger *row;
 
 	if (!slot || !call || !cfg_has_stacks)
 		return 0;
@@ -118,6 +119,11 @@ __noinline int stacks_settle(const struct at_slot *slot, const struct finished *
 	if (ledger) {
 		ledger->call_cnt++;
 		ledger->call_ns += ns;
+	}
+	row = row_ledger_of(slot);
+	if (row) {
+		row->stacks.call_cnt++;
+		row->stacks.call_ns += ns;
 	}
 	if (is_error(call->ret) || !page_cnt || page_cnt >> ORDER_MAX)
 		return 0;
@@ -131,14 +137,8 @@ __noinline int stacks_settle(const struct at_slot *slot, const struct finished *
 	return 0;
 }
 
-/* Pages that the commit ledger found for a call about a stack. */
-static __always_inline void stacks_charge(const struct at_slot *slot, __s64 pages)
+static __always_inline void stack_charge(struct at_stack_ledger *ledger, __s64 pages)
 {
-	struct at_stack_ledger *ledger;
-
-	if (!slot->is_stack)
-		return;
-	ledger = stack_ledger_of(slot->phase);
 	if (!ledger)
 		return;
 	if (pages > 0)
@@ -147,25 +147,45 @@ static __always_inline void stacks_charge(const struct at_slot *slot, __s64 page
 		ledger->uncharged_pages -= pages;
 }
 
-static __always_inline void stacks_fault(__u32 tgid, __u64 addr, __u32 phase, __u64 ns)
+/* Pages that the commit ledger found for a call about a stack. */
+static __always_inline void stacks_charge(const struct at_slot *slot, __s64 pages)
+{
+	struct at_row_ledger *row = row_ledger_of(slot);
+
+	if (!slot->is_stack)
+		return;
+	stack_charge(stack_ledger_of(slot->phase), pages);
+	if (row)
+		stack_charge(&row->stacks, pages);
+}
+
+static __always_inline void stacks_fault(const struct at_slot *slot, __u32 tgid, __u64 addr, __u64 ns)
 {
 	struct at_stack_ledger *ledger;
+	struct at_row_ledger *row;
 
 	if (!stack_orders || !stack_find(tgid, addr / PAGE_BYTES))
 		return;
-	ledger = stack_ledger_of(phase);
-	if (!ledger)
-		return;
-	ledger->fault_cnt++;
-	ledger->fault_ns += ns;
+	ledger = stack_ledger_of(slot->fault_phase);
+	row = row_ledger_of(slot);
+	if (ledger) {
+		ledger->fault_cnt++;
+		ledger->fault_ns += ns;
+	}
+	if (row) {
+		row->stacks.fault_cnt++;
+		row->stacks.fault_ns += ns;
+	}
 }
 
 /* A new thread: its first stack pointer tells where its stack is. */
-static __always_inline void stacks_fork(const struct task_struct *parent, struct task_struct *child)
+static __always_inline void stacks_fork(struct task_struct *parent, struct task_struct *child)
 {
 	__u8 *target = target_of(child->tgid);
 	const struct pt_regs *regs;
 	struct at_stack_ledger *ledger;
+	struct at_row *row;
+	bool is_foreign;
 
 	if (parent->tgid != child->tgid || !target || !*target)
 		return;
@@ -173,9 +193,14 @@ static __always_inline void stacks_fork(const struct task_struct *parent, struct
 	if (!ledger)
 		return;
 	regs = (const struct pt_regs *)bpf_task_pt_regs(child);
+	is_foreign = !stack_find(child->tgid, (regs->sp - 1) / PAGE_BYTES);
 	ledger->thread_cnt++;
-	if (!stack_find(child->tgid, (regs->sp - 1) / PAGE_BYTES))
-		ledger->foreign_cnt++;
+	ledger->foreign_cnt += is_foreign;
+	row = row_of_task(parent);
+	if (!row)
+		return;
+	row->ledger.stacks.thread_cnt++;
+	row->ledger.stacks.foreign_cnt += is_foreign;
 }
 
 #endif

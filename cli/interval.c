@@ -37,6 +37,30 @@ static void commit_since(struct commit_stat *now, const struct commit_stat *befo
 	since(&now->shared_pages, &before->shared_pages, 1);
 }
 
+static void waits_since(struct at_wait *now, const struct at_wait *before, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++) {
+		now[i].cnt = now[i].cnt > before[i].cnt ? now[i].cnt - before[i].cnt : 0;
+		now[i].sum_ns = now[i].sum_ns > before[i].sum_ns ? now[i].sum_ns - before[i].sum_ns : 0;
+	}
+}
+
+/* Structures of nothing but sums. */
+static void sums_since(void *now, const void *before, size_t bytes)
+{
+	since(now, before, bytes / sizeof(uint64_t));
+}
+
+static void ledgers_since(struct phase_stat *now, const struct phase_stat *before)
+{
+	commit_since(&now->commit, &before->commit);
+	sums_since(now->refault.kinds, before->refault.kinds, sizeof(now->refault.kinds));
+	sums_since(now->refault.hist, before->refault.hist, sizeof(now->refault.hist));
+	sums_since(&now->stacks, &before->stacks, sizeof(now->stacks));
+	waits_since(now->locks.kinds, before->locks.kinds, AT_LOCK_CNT);
+	waits_since(now->locks.classes, before->locks.classes, AT_CLASS_CNT);
+}
+
 void interval__since(struct profile *now, const struct profile *before)
 {
 	for (int phase = 0; phase < AT_PHASE_CNT; phase++) {
@@ -47,7 +71,7 @@ void interval__since(struct profile *now, const struct profile *before)
 			class_since(&dst->classes[class], &src->classes[class]);
 			dst->vmas.growth[class] -= src->vmas.growth[class];
 		}
-		commit_since(&dst->commit, &src->commit);
+		ledgers_since(dst, src);
 	}
 	since(now->loss_cnt, before->loss_cnt, AT_LOSS_CNT);
 	since(&now->recursion_miss_cnt, &before->recursion_miss_cnt, 1);

@@ -7,8 +7,8 @@
 
 /*
  * Takes from `now` what `before` had, in place: classes, ledgers, counters, and
- * losses. Figures that are no sums are those of now, but for a class's longest
- * call: that is the upper edge of its histogram's last bucket, if lower.
+ * losses. Figures that are no sums are those of now (peaks, longest waits), but for a class's
+ * longest call: that is the upper edge of its histogram's last bucket, if lower.
  */
 void interval__since(struct profile *now, const struct profile *before);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/profile.h"
+#include "cli/row_ledger.h"
 
 void processes__init(struct processes *processes)
 {
@@ -164,6 +165,7 @@ static void thread_of_row(const struct at_row *row, struct thread_stat *thread)
 		.cpu.user_ns = less(row->last.user_ns, row->first.user_ns),
 		.cpu.sys_ns = less(row->last.sys_ns, row->first.sys_ns),
 		.cpu.total_ns = less(row->last.total_ns, row->first.total_ns),
+		.ledger = row->ledger,
 	};
 	memcpy(thread->comm, row->comm, sizeof(thread->comm) - 1);
 	for (int class = 0; class < AT_CLASS_CNT; class ++)
@@ -199,6 +201,7 @@ int processes__add_row(struct processes *processes, const struct at_row *row)
 		item->begin_ns = thread.begin_ns;
 	add_cpu(&item->cpu, &thread.cpu);
 	add_usage(item->classes, thread.classes);
+	row_ledger__add(&item->ledger, &thread.ledger);
 	item->thread_cnt++;
 	return keep_thread(processes, item, &thread);
 }
@@ -226,6 +229,7 @@ static int add_item(struct processes *processes, const struct process_stat *src)
 		item->begin_ns = src->begin_ns;
 	add_cpu(&item->cpu, &src->cpu);
 	add_usage(item->classes, src->classes);
+	row_ledger__add(&item->ledger, &src->ledger);
 	item->thread_cnt += src->thread_cnt;
 	for (size_t i = 0; !err && i < src->kept_cnt; i++)
 		err = keep_thread(processes, item, &src->threads[i]);
@@ -261,6 +265,7 @@ int processes__since(const struct processes *now, const struct processes *before
 			const struct process_stat *old = &before->items[*entry - 1];
 
 			subtract_usage(part.classes, old->classes);
+			row_ledger__since(&part.ledger, &old->ledger);
 			part.cpu.user_ns = less(part.cpu.user_ns, old->cpu.user_ns);
 			part.cpu.sys_ns = less(part.cpu.sys_ns, old->cpu.sys_ns);
 			part.cpu.total_ns = less(part.cpu.total_ns, old->cpu.total_ns);

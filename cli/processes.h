@@ -29,6 +29,7 @@ struct thread_stat {
 	uint64_t begin_ns; /* monotonic clock */
 	struct at_cpu cpu; /* used while traced */
 	struct usage classes[AT_CLASS_CNT];
+	struct at_row_ledger ledger;
 };
 
 struct process_stat {
@@ -42,9 +43,10 @@ struct process_stat {
 	bool has_leader;     /* comm is that of the process itself */
 	uint64_t begin_ns;   /* monotonic clock */
 	struct at_cpu cpu;
-	struct usage classes[AT_CLASS_CNT]; /* of all threads */
-	uint64_t thread_cnt;                /* all that it had */
-	struct thread_stat *threads;        /* those that are kept */
+	struct usage classes[AT_CLASS_CNT]; /* of all threads, as the next */
+	struct at_row_ledger ledger;
+	uint64_t thread_cnt;         /* all that it had */
+	struct thread_stat *threads; /* those that are kept */
 	size_t kept_cnt;
 };
 
@@ -66,7 +68,8 @@ void processes__free(struct processes *processes);
 int processes__add_row(struct processes *processes, const struct at_row *row);
 /* Adds a copy of all that src has. 0 or -ENOMEM. */
 int processes__add(struct processes *processes, const struct processes *src);
-/* The part of now that is not in before, by process; threads are left out. 0 or -ENOMEM; out is overwritten. */
+/* The part of now that is not in before, by process (ledgers: see row_ledger.h); threads are left out. 0 or -ENOMEM;
+ * out is overwritten. */
 int processes__since(const struct processes *now, const struct processes *before, struct processes *out);
 /* Sums of all classes but the phase marker: calls and faults apart. */
 void processes__sum(const struct usage classes[AT_CLASS_CNT], struct usage *calls, struct usage *faults);

@@ -34,6 +34,59 @@ static const struct field usage_fields[] = {
 	FIELD_END,
 };
 
+static const char *release_name(int index)
+{
+	return profile__release_name(index);
+}
+
+static const char *lock_name(int index)
+{
+	return profile__lock_name(index);
+}
+
+static const struct field refault_fields[] = {
+	FIELD(struct at_refault, released_pages),
+	FIELD(struct at_refault, release_ns),
+	FIELD(struct at_refault, returned_pages),
+	FIELD(struct at_refault, refault_ns),
+	FIELD_END,
+};
+
+static const struct field wait_fields[] = {
+	FIELD(struct at_wait, cnt),
+	FIELD(struct at_wait, sum_ns),
+	FIELD(struct at_wait, max_ns),
+	FIELD_END,
+};
+
+static const struct field stack_fields[] = {
+	FIELD(struct at_stack_ledger, thread_cnt),
+	FIELD(struct at_stack_ledger, foreign_cnt),
+	FIELD(struct at_stack_ledger, call_cnt),
+	FIELD(struct at_stack_ledger, call_ns),
+	FIELD(struct at_stack_ledger, charged_pages),
+	FIELD(struct at_stack_ledger, uncharged_pages),
+	FIELD(struct at_stack_ledger, fault_cnt),
+	FIELD(struct at_stack_ledger, fault_ns),
+	FIELD_END,
+};
+
+static const struct field ledger_fields[] = {
+	FIELD(struct at_row_ledger, charged_pages),
+	FIELD(struct at_row_ledger, uncharged_pages),
+	FIELD(struct at_row_ledger, update_cnt),
+	FIELD(struct at_row_ledger, peak_pages),
+	FIELD(struct at_row_ledger, vma_first_ns),
+	FIELD(struct at_row_ledger, vma_first),
+	FIELD(struct at_row_ledger, vma_last_ns),
+	FIELD(struct at_row_ledger, vma_last),
+	FIELD(struct at_row_ledger, vma_peak),
+	FIELD_OBJECTS(struct at_row_ledger, refaults, release_name, refault_fields),
+	FIELD_OBJECTS(struct at_row_ledger, locks, lock_name, wait_fields),
+	FIELD_OBJECT(struct at_row_ledger, stacks, stack_fields),
+	FIELD_END,
+};
+
 static const struct field thread_fields[] = {
 	FIELD(struct thread_stat, tid),
 	FIELD_TEXT(struct thread_stat, comm),
@@ -41,6 +94,7 @@ static const struct field thread_fields[] = {
 	FIELD(struct thread_stat, begin_ns),
 	FIELD_OBJECT(struct thread_stat, cpu, cpu_fields),
 	FIELD_OBJECTS(struct thread_stat, classes, class_name, usage_fields),
+	FIELD_OBJECT(struct thread_stat, ledger, ledger_fields),
 	FIELD_END,
 };
 
@@ -56,6 +110,7 @@ static const struct field process_fields[] = {
 	FIELD(struct process_stat, begin_ns),
 	FIELD_OBJECT(struct process_stat, cpu, cpu_fields),
 	FIELD_OBJECTS(struct process_stat, classes, class_name, usage_fields),
+	FIELD_OBJECT(struct process_stat, ledger, ledger_fields),
 	FIELD(struct process_stat, thread_cnt),
 	FIELD_END,
 };

@@ -399,7 +399,7 @@ int render__json(FILE *out, const struct profile *profile)
 	if (!document)
 		return -ENOMEM;
 	if (profile->processes)
-		render_processes__json(document, profile->processes);
+		render_processes__json(document, profile->processes, profile->ledgers);
 	/* A failed write shows in ferror(out), which the caller looks at. */
 	if (!json_dumpf(document, out, JSON_INDENT(2)))
 		fputc('\n', out);
@@ -423,7 +423,7 @@ int render__interval_json(FILE *out, const struct profile *part, uint64_t from_n
 	set_number(document, "to_ns", to_ns);
 	json_object_set_new(document, "tool", tool_object(part));
 	json_object_set_new(document, "total", phase_object(part, total));
-	render_processes__json(document, part->processes);
+	render_processes__json(document, part->processes, part->ledgers);
 	if (!json_dumpf(document, out, JSON_COMPACT))
 		fputc('\n', out);
 	json_decref(document);

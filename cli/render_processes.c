@@ -7,6 +7,7 @@
 #include "cli/format.h"
 #include "cli/json_text.h"
 #include "cli/profile.h"
+#include "cli/render_row_ledgers.h"
 
 enum { COMM_TEXT = 4 * AT_COMM_BYTES + 1, HEADLINE_CNT = 4 };
 
@@ -139,7 +140,7 @@ static void set_cpu(json_t *object, const struct at_cpu *cpu)
 	set_number(object, "sys_ns", processes__sys_ns(cpu));
 }
 
-static json_t *thread_object(const struct thread_stat *thread)
+static json_t *thread_object(const struct thread_stat *thread, unsigned ledgers)
 {
 	json_t *object = json_object();
 
@@ -148,10 +149,11 @@ static json_t *thread_object(const struct thread_stat *thread)
 	json_object_set_new(object, "ended", json_boolean(thread->is_ended));
 	set_cpu(object, &thread->cpu);
 	json_object_set_new(object, "classes", classes_object(thread->classes));
+	render_row_ledgers__json(object, &thread->ledger, ledgers);
 	return object;
 }
 
-static json_t *process_object(const struct process_stat *item)
+static json_t *process_object(const struct process_stat *item, unsigned ledgers)
 {
 	json_t *object = json_object(), *threads = json_array();
 
@@ -165,8 +167,9 @@ static json_t *process_object(const struct process_stat *item)
 	set_cpu(object, &item->cpu);
 	set_number(object, "thread_count", item->thread_cnt);
 	json_object_set_new(object, "classes", classes_object(item->classes));
+	render_row_ledgers__json(object, &item->ledger, ledgers);
 	for (size_t i = 0; i < item->kept_cnt; i++)
-		json_array_append_new(threads, thread_object(&item->threads[i]));
+		json_array_append_new(threads, thread_object(&item->threads[i], ledgers));
 	json_object_set_new(object, "threads", threads);
 	return object;
 }
@@ -185,12 +188,12 @@ static void set_rest(json_t *document, const char *key, uint64_t thread_cnt, con
 	json_object_set_new(document, key, object);
 }
 
-void render_processes__json(json_t *document, const struct processes *processes)
+void render_processes__json(json_t *document, const struct processes *processes, unsigned ledgers)
 {
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < processes->cnt; i++)
-		json_array_append_new(list, process_object(&processes->items[i]));
+		json_array_append_new(list, process_object(&processes->items[i], ledgers));
 	json_object_set_new(document, "processes", list);
 	set_rest(document, "rest", processes->rest_cnt, processes->rest);
 	set_rest(document, "other", processes->other_cnt, processes->other);

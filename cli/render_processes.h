@@ -14,7 +14,7 @@ void render_processes__headline(FILE *out, const struct processes *processes);
 /* Processes, the costliest first, each with its threads; top_cnt of each at most, 0 = all. */
 void render_processes__table(FILE *out, const struct processes *processes, unsigned top_cnt, bool has_color,
 			     bool has_threads);
-/* Fills "processes", and "other" where there is any. */
-void render_processes__json(json_t *document, const struct processes *processes);
+/* Fills "processes", and "other" where there is any. ledgers: LEDGER_*, those that were kept. */
+void render_processes__json(json_t *document, const struct processes *processes, unsigned ledgers);
 
 #endif

@@ -12,6 +12,7 @@
 #include "cli/format.h"
 #include "cli/render.h"
 #include "cli/render_processes.h"
+#include "cli/render_row_ledgers.h"
 
 /* Width of the label column of all lines outside the table. */
 enum { LABEL_WIDTH = 12 };
@@ -440,6 +441,8 @@ int render__table(FILE *out, const struct profile *profile, const struct render_
 		print_self(&table);
 	if (profile->processes)
 		render_processes__table(out, profile->processes, opts->top_cnt, opts->has_color, true);
+	if (profile->processes)
+		render_row_ledgers__table(out, profile->processes, profile->ledgers, opts->top_cnt, opts->has_color);
 	if (profile->processes)
 		fputc('\n', out);
 	if (profile->has_trace)

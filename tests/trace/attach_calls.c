@@ -12,6 +12,8 @@
  *   l     the first thread ends; another one reads commands from then on
  *   b     calls without end, by all threads but the first, with pauses
  *   p N   touches N pages
+ *   m N   maps N pages, touches them, has them dropped, touches them again, and unmaps them
+ *   k N   maps N pages, and keeps them
  *   u     a thread begins a call that does not end
  *   r     and now it does
  *   q     the end
@@ -135,6 +137,30 @@ static void touch(long n)
 		((volatile char *)pages)[i * PAGE] = 1;
 }
 
+static char *map(long n)
+{
+	char *pages = mmap(NULL, (size_t)n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (pages == MAP_FAILED)
+		fail("mmap");
+	/* A fault a page, whatever the machine makes of huge pages. */
+	madvise(pages, (size_t)n * PAGE, MADV_NOHUGEPAGE);
+	return pages;
+}
+
+static void map_and_drop(long n)
+{
+	char *pages = map(n);
+
+	for (int round = 0; round < 2; round++) {
+		for (long i = 0; i < n; i++)
+			((volatile char *)pages)[i * PAGE] = 1;
+		if (!round && madvise(pages, (size_t)n * PAGE, MADV_DONTNEED))
+			fail("madvise");
+	}
+	munmap(pages, (size_t)n * PAGE);
+}
+
 /* A fault that nobody answers keeps the call of a thread from ending. */
 static struct {
 	int fd;
@@ -207,6 +233,8 @@ static void *obey(void *arg)
 		case 'l': start(obey, arg); pthread_exit(NULL);
 		case 'b': order_all(-1); break;
 		case 'p': touch(n); break;
+		case 'm': map_and_drop(n); break;
+		case 'k': map(n); break;
 		case 'u': get_stuck(); break;
 		case 'r': get_loose(); break;
 		case 'q': _exit(0);

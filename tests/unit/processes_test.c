@@ -138,13 +138,65 @@ static void test_cpu(void **state)
 	assert_int_equal(processes__user_ns(&both), 7500);
 }
 
+/* Sums over threads; peaks and the first and last counts are not sums. */
+static void test_ledgers(void **state)
+{
+	struct processes now, before, part;
+	struct at_row one = row(7, 7, 100, 0, 3), two = row(7, 8, 100, 0, 5);
+
+	(void)state;
+	one.ledger = (struct at_row_ledger){
+		.charged_pages = 11,
+		.peak_pages = 40,
+		.vma_first_ns = 20,
+		.vma_first = 3,
+		.vma_last_ns = 30,
+		.vma_last = 5,
+		.vma_peak = 9,
+		.refaults[AT_RELEASE_FREE].released_pages = 2,
+		.locks[AT_LOCK_SPIN] = {1, 100, 100},
+	};
+	two.ledger = (struct at_row_ledger){
+		.charged_pages = 13,
+		.peak_pages = 50,
+		.vma_first_ns = 10,
+		.vma_first = 2,
+		.vma_last_ns = 25,
+		.vma_last = 4,
+		.vma_peak = 4,
+		.stacks.thread_cnt = 6,
+		.locks[AT_LOCK_SPIN] = {2, 70, 60},
+	};
+	processes__init(&before);
+	assert_int_equal(processes__add_row(&before, &one), 0);
+	processes__init(&now);
+	assert_int_equal(processes__add_row(&now, &one), 0);
+	assert_int_equal(processes__add_row(&now, &two), 0);
+	assert_int_equal(processes__since(&now, &before, &part), 0);
+	for (int i = 0; i < 2; i++) {
+		const struct at_row_ledger *ledger = i ? &part.items[0].ledger : &now.items[0].ledger;
+
+		assert_int_equal(ledger->charged_pages, i ? 13 : 24);
+		assert_int_equal(ledger->peak_pages, 50);
+		assert_int_equal(ledger->vma_first, 2);
+		assert_int_equal(ledger->vma_last, 5);
+		assert_int_equal(ledger->vma_peak, 9);
+		assert_int_equal(ledger->stacks.thread_cnt, 6);
+		assert_int_equal(ledger->refaults[AT_RELEASE_FREE].released_pages, i ? 0 : 2);
+		assert_int_equal(ledger->locks[AT_LOCK_SPIN].cnt, i ? 2 : 3);
+		assert_int_equal(ledger->locks[AT_LOCK_SPIN].sum_ns, i ? 70 : 170);
+		assert_int_equal(ledger->locks[AT_LOCK_SPIN].max_ns, 100);
+	}
+	processes__free(&now);
+	processes__free(&before);
+	processes__free(&part);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lives),
-		cmocka_unit_test(test_since),
-		cmocka_unit_test(test_bounds),
-		cmocka_unit_test(test_cpu),
+		cmocka_unit_test(test_lives), cmocka_unit_test(test_since),   cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_cpu),   cmocka_unit_test(test_ledgers),
 	};
 
 	return cmocka_run_group_tests_name("processes", tests, NULL, NULL);
