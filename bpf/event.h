@@ -396,7 +396,7 @@ struct at_row {
 	X(CLASS_ASSUMED, "class_assumed", "mprotect calls classed from their arguments alone")       \
 	X(FAULT_MISSED, "fault_missed", "page faults that the kernel counted and we did not")        \
 	X(FAULT_HIDDEN, "fault_hidden", "programs whose page faults the kernel hides (set-user-ID)") \
-	X(LEDGER_FULL, "ledger_full", "processes without room in the commit ledger")                 \
+	X(LEDGER_FULL, "ledger_full", "times that a process found no room in the commit ledger")     \
 	X(REFAULT_FULL, "refault_full", "page ranges without room in the refault ledger")            \
 	X(STACK_FULL, "stack_full", "stacks without room in the stack ledger")
 

@@ -441,7 +441,8 @@ static void *stuck(void *arg)
 	return NULL;
 }
 
-/* A thread inside an madvise whose page fault nobody answers; N says how long the process lives, in ms. */
+/* A thread inside an madvise whose page fault nobody answers. N: the process lives N ms more; 0: it becomes `fail 3`.
+ */
 static void in_flight(long n)
 {
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
@@ -451,12 +452,19 @@ static void in_flight(long n)
 		.range = {(uintptr_t)mem, KNOWN_LEN},
 		.mode = UFFDIO_REGISTER_MODE_MISSING,
 	};
+	struct uffd_msg message;
 	pthread_t thread;
 
 	expect(fd >= 0 && !ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg));
 	expect(!pthread_create(&thread, NULL, stuck, mem));
-	usleep((useconds_t)n * 1000);
-	_exit(failed);
+	/* The fault says that the thread is inside. */
+	expect(read(fd, &message, sizeof(message)) == sizeof(message));
+	if (n) {
+		usleep((useconds_t)n * 1000);
+		_exit(failed);
+	}
+	execl(self, self, "fail", "3", NULL);
+	_exit(127);
 }
 
 int main(int argc, char **argv)

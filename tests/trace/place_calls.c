@@ -370,6 +370,13 @@ static void do_many_stacks(void)
 		expect(syscall(SYS_madvise, stacks[i], PAGE, MADV_DONTNEED) == -1);
 }
 
+/* More than there is room for. */
+static void do_full_stacks(void)
+{
+	for (long i = 0; i < n; i++)
+		map(NULL, PAGE, RW, ANON | MAP_STACK);
+}
+
 static void do_foreign_stacks(void)
 {
 	for (long i = 0; i < n; i++) {
@@ -598,6 +605,7 @@ static const struct {
 	{"full", nothing, do_full},
 	{"stacks", nothing, do_stacks},
 	{"many-stacks", nothing, do_many_stacks},
+	{"full-stacks", nothing, do_full_stacks},
 	{"foreign-stacks", nothing, do_foreign_stacks},
 	{"sleepers", setup_sleepers, do_sleepers},
 	{"one-by-one", nothing, do_one_by_one},

@@ -44,6 +44,17 @@ def foreign():
     check(measured("foreign-stacks", 7)["stacks"], threads=7, foreign_threads=7, calls=0, touched_pages=0)
 
 
+def full():
+    """Room is bounded; what does not fit is counted. What the loader unmapped before may take some of the room."""
+    room, more = 32768, 211
+    profile, _ = run(["--", CALLS, "full-stacks", str(room + more)], allocator="system")
+    lost = profile["tool"]["lost"]
+    expect(not profile["tool"]["exact"], "said to be exact")
+    expect({name for name, cnt in lost.items() if cnt} == {"stack_full"}, f"{lost}")
+    expect(more <= lost["stack_full"] <= more + 64, f"{lost}")
+    check(profile["phases"]["measured"]["stacks"], calls=room + more, charged_pages=room + more)
+
+
 def sleepers():
     """A hundred threads of 8 MiB that only sleep: all of it is charged, next to nothing touched."""
     stacks = measured("sleepers", 100)["stacks"]
@@ -87,7 +98,7 @@ def thread_create():
 
 def main():
     results = Results()
-    for case in (own_stacks, many, foreign, sleepers, one_by_one, without_cache, apart, thread_create):
+    for case in (own_stacks, many, foreign, full, sleepers, one_by_one, without_cache, apart, thread_create):
         results.case(case.__name__, case)
     results.exit()
 

@@ -4,164 +4,23 @@
  * modes. Needs root and a kernel that can trace; says so and skips otherwise.
  * timeout: 300
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <bpf/bpf.h>
-#include <cmocka.h>
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/bpf.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "cli/tracer.h"
 #include "tests/trace/known.h"
+#include "tests/trace/traced.h"
 
 #define NOBODY 65534
 
-static struct features features;
-static char known_calls[512], static_once[512], m32_calls[512];
-
-/* A child that waits for the word go before it becomes the target program. */
-struct child {
-	pid_t pid;
-	int go;
-};
-
-/* One traced run. */
-struct run {
-	struct tracer *tracer;
-	struct profile *profile;
-	struct phase_stat *total;
-	int status; /* of wait() */
-	uint64_t wall_ns;
-};
-
-/* TEST_TIER chooses another tier than the best one. */
-static const struct tracer_opts *opts_of(void **state)
-{
-	struct tracer_opts *opts = *state;
-	const char *tier = getenv("TEST_TIER");
-
-	opts->tier = tier ? atoi(tier) : 0;
-	return opts;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
-/* uid 0 stays root. */
-static struct child hold(const char *const argv[], uid_t uid)
-{
-	struct child child;
-	int fds[2];
-	char go;
-
-	assert_return_code(pipe2(fds, O_CLOEXEC), errno);
-	child.pid = fork();
-	assert_return_code(child.pid, errno);
-	if (!child.pid) {
-		close(fds[1]);
-		if (read(fds[0], &go, 1) != 1 || (uid && setresuid(uid, uid, uid)))
-			_exit(126);
-		execv(argv[0], (char *const *)argv);
-		_exit(127);
-	}
-	close(fds[0]);
-	child.go = fds[1];
-	return child;
-}
-
-static void release(struct child *child)
-{
-	assert_int_equal(write(child->go, "g", 1), 1);
-	close(child->go);
-}
-
-/* Opens a tracer on held children, and starts it. */
-static void start(struct run *run, const struct tracer_opts *opts, const struct child *children, int cnt)
-{
-	*run = (struct run){0};
-	assert_return_code(tracer__open(&run->tracer, &features, opts), 0);
-	for (int i = 0; i < cnt; i++)
-		assert_return_code(tracer__add_target(run->tracer, children[i].pid), 0);
-	assert_return_code(tracer__start(run->tracer), 0);
-	run->wall_ns = now_ns();
-}
-
-static void stop(struct run *run)
-{
-	run->wall_ns = now_ns() - run->wall_ns;
-	assert_return_code(tracer__stop(run->tracer), 0);
-	run->profile = profile__new();
-	run->total = malloc(sizeof(*run->total));
-	assert_non_null(run->profile);
-	assert_non_null(run->total);
-	assert_return_code(tracer__collect(run->tracer, run->profile), 0);
-	profile__total(run->profile, run->total);
-}
-
-static void done(struct run *run)
-{
-	tracer__free(run->tracer);
-	profile__free(run->profile);
-	free(run->total);
-}
-
-/* Runs a program under the tracer, from its first instruction to its end. */
-static void trace_as(struct run *run, const struct tracer_opts *opts, uid_t uid, const char *const argv[])
-{
-	struct child child = hold(argv, uid);
-
-	start(run, opts, &child, 1);
-	release(&child);
-	assert_int_equal(waitpid(child.pid, &run->status, 0), child.pid);
-	stop(run);
-}
-
-#define trace(run, opts, ...) trace_as(run, opts, 0, (const char *const[]){__VA_ARGS__, NULL})
+static char known_calls[PROGRAM_BYTES], static_once[PROGRAM_BYTES], m32_calls[PROGRAM_BYTES];
 
 static const struct class_stat *measured(const struct run *run, enum at_class class)
 {
 	return &run->profile->phases[AT_PHASE_MEASURED].classes[class];
-}
-
-/* Nothing lost, nothing in flight, no duration longer than the run. */
-static void assert_exact(const struct run *run)
-{
-	for (int i = 0; i < AT_LOSS_CNT; i++)
-		if (run->profile->loss_cnt[i] && i != AT_LOSS_CLASS_ASSUMED)
-			fail_msg("loss %d: %lu", i, run->profile->loss_cnt[i]);
-	assert_int_equal(run->profile->recursion_miss_cnt, 0);
-	for (int i = 0; i < AT_SYS_CNT; i++)
-		assert_int_equal(run->profile->in_flight_cnt[i], 0);
-	for (int i = 0; i < AT_CLASS_CNT; i++) {
-		assert_in_range(run->total->classes[i].max_ns, 0, run->wall_ns);
-		assert_in_range(run->total->classes[i].last_errno, 0, 4095);
-	}
-}
-
-static void assert_clean_exit(const struct run *run)
-{
-	assert_true(WIFEXITED(run->status));
-	assert_int_equal(WEXITSTATUS(run->status), 0);
 }
 
 /* Calls, all of them failed, of the pair that known_calls' fail() makes. */
@@ -535,30 +394,6 @@ static void test_faults_equal_rusage(void **state)
 }
 
 /* True when a thread other than the first is inside the syscall. */
-static bool is_thread_inside(pid_t pid, int nr)
-{
-	char path[600], line[64];
-	struct dirent *entry;
-	bool is_inside = false;
-	FILE *file;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	dir = opendir(path);
-	assert_non_null(dir);
-	while ((entry = readdir(dir)) != NULL) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/syscall", pid, entry->d_name);
-		file = atoi(entry->d_name) && atoi(entry->d_name) != pid ? fopen(path, "r") : NULL;
-		if (!file)
-			continue;
-		if (fgets(line, sizeof(line), file))
-			is_inside |= line[0] != 'r' && atoi(line) == nr;
-		fclose(file);
-	}
-	closedir(dir);
-	return is_inside;
-}
-
 static void test_in_flight(void **state)
 {
 	struct child child = hold((const char *const[]){known_calls, "in-flight", "60000", NULL}, 0);
@@ -706,37 +541,8 @@ static void test_calibration_leaves_nothing(void **state)
 	done(&run);
 }
 
-static struct tracer_opts in_array = {.is_following = true, .slot_mode = SLOT_ARRAY};
-static struct tracer_opts in_storage = {.is_following = true, .slot_mode = SLOT_STORAGE};
-
-#define BOTH(test)                                                                        \
-	{.name = #test "_array", .test_func = test, .initial_state = &in_array},          \
-	{                                                                                 \
-		.name = #test "_storage", .test_func = test, .initial_state = &in_storage \
-	}
-
-static void find_programs(const char *self)
-{
-	int dir_len = (int)(strrchr(self, '/') ? strrchr(self, '/') - self : 0);
-
-	snprintf(known_calls, sizeof(known_calls), "%.*s/known_calls", dir_len, self);
-	snprintf(static_once, sizeof(static_once), "%.*s/static_once", dir_len, self);
-	snprintf(m32_calls, sizeof(m32_calls), "%.*s/m32_calls", dir_len, self);
-}
-
-static void test_tracing_is_possible(void **state)
-{
-	char advice[256];
-
-	(void)state;
-	feature__advice(&features, 0, advice, sizeof(advice));
-	print_message("%s\n", advice);
-	skip();
-}
-
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest impossible[] = {cmocka_unit_test(test_tracing_is_possible)};
 	const struct CMUnitTest tests[] = {
 		BOTH(test_calibration_leaves_nothing),
 		BOTH(test_classes),
@@ -763,11 +569,8 @@ int main(int argc, char **argv)
 		BOTH(test_self_cost),
 	};
 
-	find_programs(argv[0]);
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	feature__probe(&features);
-	if (features.best_tier < 1)
-		return cmocka_run_group_tests(impossible, NULL, NULL);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	program_beside(known_calls, argv[0], "known_calls");
+	program_beside(static_once, argv[0], "static_once");
+	program_beside(m32_calls, argv[0], "m32_calls");
+	return run_traced(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
 }
