@@ -136,6 +136,9 @@ static __always_inline void cut_send(struct walk *walk, struct task_struct *task
 	cut->ip = walk->ip;
 	cut->sp = walk->sp;
 	cut->bp = walk->bp;
+	cut->bx = walk->bx;
+	cut->has_bx = walk->has_bx;
+	cut->pad = 0;
 	cut->fsbase = task->thread.fsbase;
 	cut->is_return = walk->is_return;
 	cut->cnt = walk->cnt & AT_CHAIN_FRAMES;

@@ -29,7 +29,7 @@ enum {
 	AT_NOTE_RING_BYTES = 16 << 20,
 };
 
-/* From `pc` up to the next row's. rule: type in bits 0-2, offset in bits 3-23, rbp in bits 24-31. */
+/* From `pc` up to the next row's. rule: type in bits 0-2, offset in bits 3-19, rbx in bits 20-23, rbp in bits 24-31. */
 struct at_unwind_row {
 	__u32 pc;
 	__u32 rule;
@@ -43,23 +43,44 @@ enum at_rule {
 	AT_RULE_NONE = 0,    /* nothing known */
 	AT_RULE_SP = 1,      /* CFA = rsp + offset */
 	AT_RULE_BP = 2,      /* CFA = rbp + offset */
-	AT_RULE_PLT = 3,     /* CFA = rsp + 8, + 8 more where (pc & 15) >= offset (in bytes) */
+	AT_RULE_SP_FAR = 3,  /* CFA = rsp + offset, which has rbx's bits, too: rbx is not known after it */
 	AT_RULE_DEREF = 4,   /* CFA = *(rbp - offset): gcc's realigned frames */
 	AT_RULE_SIGNAL = 5,  /* rsp points to a ucontext */
 	AT_RULE_END = 6,     /* no caller */
-	AT_RULE_SPECIAL = 7, /* by offset: AT_SPECIAL_* */
+	AT_RULE_SPECIAL = 7, /* enum at_special in bits 3-5, its offset in bits 6-19 */
 };
-enum { AT_SPECIAL_FP = 0, AT_SPECIAL_GO = 1 };
-/* rbp: 0 = unchanged, AT_RBP_AT_RBP = *rbp, else at CFA - 8 * n. */
-enum { AT_OFFSET_MAX = 0x1fffff, AT_RBP_MAX = 0xfe, AT_RBP_AT_RBP = 0xff };
+enum at_special {
+	AT_SPECIAL_INVALID = 0,
+	AT_SPECIAL_GO = 1,  /* from a system stack to its goroutine */
+	AT_SPECIAL_PLT = 2, /* CFA = rsp + 8, + 8 more where (pc & 15) >= offset (in bytes) */
+	AT_SPECIAL_BX = 3,  /* CFA = rbx + offset: the loader's lazy binding */
+};
+/* rbp: 0 = unchanged, AT_RBP_AT_RBP = *rbp, else at CFA - 8 * n. rbx: 0 = unchanged, AT_RBX_LOST, else at CFA - 8 * n.
+ */
+enum {
+	AT_OFFSET_MAX = 0x1ffff,
+	AT_FAR_MAX = 0x1fffff,
+	AT_SPECIAL_OFFSET_MAX = 0x3fff,
+	AT_RBP_MAX = 0xfe,
+	AT_RBP_AT_RBP = 0xff,
+	AT_RBX_MAX = 0xe,
+	AT_RBX_LOST = 0xf,
+};
 
-#define AT_RULE(type, offset, rbp) ((__u32)(type) | (__u32)(offset) << 3 | (__u32)(rbp) << 24)
+#define AT_RULE(type, offset, rbp, rbx) ((__u32)(type) | (__u32)(offset) << 3 | (__u32)(rbx) << 20 | (__u32)(rbp) << 24)
+#define AT_RULE_FAR(offset, rbp) ((__u32)AT_RULE_SP_FAR | (__u32)(offset) << 3 | (__u32)(rbp) << 24)
+#define AT_RULE_OF_SPECIAL(special, offset, rbp, rbx) \
+	AT_RULE(AT_RULE_SPECIAL, (__u32)(special) | (__u32)(offset) << 3, rbp, rbx)
 #define AT_RULE_TYPE(rule) ((rule)&7)
 #define AT_RULE_OFFSET(rule) ((rule) >> 3 & AT_OFFSET_MAX)
+#define AT_RULE_FAR_OFFSET(rule) ((rule) >> 3 & AT_FAR_MAX)
+#define AT_RULE_SPECIAL_TYPE(rule) ((rule) >> 3 & 7)
+#define AT_RULE_SPECIAL_OFFSET(rule) ((rule) >> 6 & AT_SPECIAL_OFFSET_MAX)
+#define AT_RULE_RBX(rule) ((rule) >> 20 & 0xf)
 #define AT_RULE_RBP(rule) ((rule) >> 24)
 
 /* x86-64: offsets of the saved registers in a signal's ucontext. */
-enum { AT_UCONTEXT_RBP = 120, AT_UCONTEXT_RSP = 160, AT_UCONTEXT_RIP = 168 };
+enum { AT_UCONTEXT_RBP = 120, AT_UCONTEXT_RBX = 128, AT_UCONTEXT_RSP = 160, AT_UCONTEXT_RIP = 168 };
 
 /* Offsets in the Go runtime's structures, by which a system stack leads back to its goroutine. 0 = not known. */
 struct at_go {
@@ -175,11 +196,13 @@ struct at_cut {
 	struct at_path path;
 	struct at_file file; /* of the mapping; 0: not known */
 	__u64 vm_start, vm_end, vm_file_offset;
-	__u64 ip, sp, bp, fsbase;
+	__u64 ip, sp, bp, bx, fsbase;
 	__u32 is_return; /* ip is a return address */
+	__u32 has_bx;    /* bx is known */
 	__u32 cnt;       /* frames so far */
 	__u32 guess_from;
 	__u32 stack_bytes; /* valid in stack, from stack_at on */
+	__u32 pad;
 	__u64 stack_at;
 	__u64 frames[AT_CHAIN_FRAMES + 1];
 	__u8 stack[AT_STACK_BYTES];

@@ -103,7 +103,7 @@ struct bpf_perf_event_data {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
-	unsigned long bp, r10, r9, r8, ax, dx, si, di, orig_ax, ip, sp;
+	unsigned long bp, bx, r10, r9, r8, ax, dx, si, di, orig_ax, ip, sp;
 };
 
 struct thread_info {

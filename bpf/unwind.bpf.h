@@ -23,12 +23,13 @@ enum {
 
 /* One walk. Two, as a program may interrupt the other kind: syscalls and faults. */
 struct walk {
-	__u64 ip, sp, bp;
+	__u64 ip, sp, bp, bx;
 	__u64 hash;
 	__u64 vm_start, vm_end, vm_file_offset; /* of the mapping that was looked up last */
 	struct at_file file;                    /* inode 0: it has none */
 	__u32 is_return;                        /* ip is a return address */
 	__u32 is_exec;
+	__u32 has_bx;                       /* bx is known: few functions need it */
 	__u32 cnt, guess_from, end, is_raw; /* raw: a frame outside all objects */
 	__u32 first, piece_cnt;
 	struct at_piece piece; /* that of the latest frame; bytes 0: none */
@@ -335,6 +336,7 @@ static __always_inline bool step_guess(struct walk *walk)
 		walk->guess_from = walk->cnt;
 	walk->sp = bp + 16;
 	walk->bp = next_bp;
+	walk->has_bx = 0;
 	walk->ip = ip;
 	walk->is_return = 1;
 	return true;
@@ -351,6 +353,7 @@ static __always_inline bool step_signal(struct walk *walk)
 	walk->ip = ip;
 	walk->sp = next_sp;
 	walk->bp = bp;
+	walk->has_bx = read_word(walk, sp + AT_UCONTEXT_RBX, &walk->bx);
 	walk->is_return = 0;
 	return true;
 }
@@ -374,24 +377,51 @@ static __always_inline bool step_go(struct walk *walk)
 	    !read_word(walk, g + go->sched_pc, &ip))
 		return walk_ends(walk, AT_END_STACK);
 	walk->ip = ip;
+	walk->has_bx = 0;
 	walk->is_return = 0; /* it is the start of runtime.systemstack_switch */
 	return ip ? true : walk_ends(walk, AT_END_OUTERMOST);
+}
+
+/* False: what it takes is not known, and the walk has ended. */
+static __always_inline bool find_cfa(struct walk *walk, __u32 rule, __u64 pc, __u64 *cfa)
+{
+	__u64 bytes = AT_RULE_OFFSET(rule) * 8;
+
+	switch (AT_RULE_TYPE(rule)) {
+	case AT_RULE_SP: *cfa = walk->sp + bytes; return true;
+	case AT_RULE_BP: *cfa = walk->bp + bytes; return true;
+	case AT_RULE_SP_FAR: *cfa = walk->sp + AT_RULE_FAR_OFFSET(rule) * 8; return true;
+	case AT_RULE_DEREF: return read_word(walk, walk->bp - bytes, cfa) || walk_ends(walk, AT_END_STACK);
+	default: break;
+	}
+	switch (AT_RULE_SPECIAL_TYPE(rule)) {
+	case AT_SPECIAL_PLT: *cfa = walk->sp + 8 + ((pc & 15) >= AT_RULE_SPECIAL_OFFSET(rule) ? 8 : 0); return true;
+	case AT_SPECIAL_BX:
+		*cfa = walk->bx + AT_RULE_SPECIAL_OFFSET(rule) * 8;
+		return walk->has_bx || walk_ends(walk, AT_END_NO_TABLE);
+	default: return walk_ends(walk, AT_END_NO_TABLE);
+	}
+}
+
+/* The caller's rbx. That it is not known ends only what needs it. */
+static __always_inline void restore_bx(struct walk *walk, __u32 rule, __u64 cfa)
+{
+	__u32 saved = AT_RULE_TYPE(rule) == AT_RULE_SP_FAR ? AT_RBX_LOST : AT_RULE_RBX(rule);
+
+	if (saved == AT_RBX_LOST)
+		walk->has_bx = 0;
+	else if (saved)
+		walk->has_bx = read_word(walk, cfa - saved * 8, &walk->bx);
 }
 
 /* The caller by a rule that gives its CFA. */
 static __always_inline bool step_cfa(struct walk *walk, __u32 rule, __u64 pc)
 {
-	__u64 bytes = AT_RULE_OFFSET(rule) * 8, cfa, ip, bp = walk->bp;
-	__u32 type = AT_RULE_TYPE(rule), saved = AT_RULE_RBP(rule);
+	__u64 cfa, ip, bp = walk->bp;
+	__u32 saved = AT_RULE_RBP(rule);
 
-	if (type == AT_RULE_SP)
-		cfa = walk->sp + bytes;
-	else if (type == AT_RULE_BP)
-		cfa = bp + bytes;
-	else if (type == AT_RULE_PLT)
-		cfa = walk->sp + 8 + ((pc & 15) >= AT_RULE_OFFSET(rule) ? 8 : 0);
-	else if (!read_word(walk, bp - bytes, &cfa))
-		return walk_ends(walk, AT_END_STACK);
+	if (!find_cfa(walk, rule, pc, &cfa))
+		return false;
 	if (cfa <= walk->sp)
 		return walk_ends(walk, AT_END_STUCK);
 	if (!read_word(walk, cfa - 8, &ip))
@@ -402,6 +432,7 @@ static __always_inline bool step_cfa(struct walk *walk, __u32 rule, __u64 pc)
 	} else if (saved && !read_word(walk, cfa - saved * 8, &walk->bp)) {
 		return walk_ends(walk, AT_END_STACK);
 	}
+	restore_bx(walk, rule, cfa);
 	walk->sp = cfa;
 	walk->ip = ip;
 	walk->is_return = 1;
@@ -432,9 +463,11 @@ static __always_inline bool walk_step(struct walk *walk)
 	case AT_RULE_NONE: return step_guess(walk);
 	case AT_RULE_SIGNAL: return step_signal(walk);
 	case AT_RULE_END: return walk_ends(walk, AT_END_OUTERMOST);
-	case AT_RULE_SPECIAL: return AT_RULE_OFFSET(rule) == AT_SPECIAL_GO ? step_go(walk) : step_guess(walk);
-	default: return step_cfa(walk, rule, pc);
+	default: break;
 	}
+	if (rule == AT_RULE_OF_SPECIAL(AT_SPECIAL_GO, 0, 0, 0))
+		return step_go(walk);
+	return step_cfa(walk, rule, pc);
 }
 
 static long walk_loop(__u32 i, void *ctx)
@@ -452,6 +485,8 @@ static __always_inline void walk_run(struct walk *walk, struct task_struct *task
 	walk->ip = regs->ip;
 	walk->sp = regs->sp;
 	walk->bp = regs->bp;
+	walk->bx = regs->bx;
+	walk->has_bx = 1;
 	walk->is_return = 0;
 	walk->hash = cfg_chain_seed;
 	walk->cnt = 0;

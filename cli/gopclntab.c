@@ -144,10 +144,13 @@ static uint64_t get_varint(const struct gopclntab *tab, uint64_t *at, bool *is_b
 
 static uint32_t encode_depth(int64_t depth)
 {
-	if (depth < 0 || depth % 8 || depth / 8 + 1 > AT_OFFSET_MAX)
+	int64_t words = depth / 8 + 1;
+	uint32_t rbp = depth >= 8 ? 2 : 0;
+
+	if (depth < 0 || depth % 8 || words > AT_FAR_MAX)
 		return AT_RULE_NONE;
 	/* A function with a frame keeps its caller's rbp right below the return address. */
-	return AT_RULE(AT_RULE_SP, depth / 8 + 1, depth >= 8 ? 2 : 0);
+	return words <= AT_OFFSET_MAX ? AT_RULE(AT_RULE_SP, words, rbp, AT_RBX_LOST) : AT_RULE_FAR(words, rbp);
 }
 
 /* The stack depths of one function: pairs of a change of the value and how many pcs it holds for. */
@@ -184,7 +187,7 @@ static void read_func(const struct gopclntab *tab, uint64_t number, struct unwin
 	switch (role_of(tab, name_at)) {
 	case GO_OUTERMOST: unwind_draft__add(draft, start - tab->base, AT_RULE_END, false); break;
 	case GO_SWITCH:
-		unwind_draft__add(draft, start - tab->base, AT_RULE(AT_RULE_SPECIAL, AT_SPECIAL_GO, 0), false);
+		unwind_draft__add(draft, start - tab->base, AT_RULE_OF_SPECIAL(AT_SPECIAL_GO, 0, 0, 0), false);
 		break;
 	default:
 		/* 0: assembly that says nothing of its stack */

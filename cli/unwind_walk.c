@@ -9,8 +9,8 @@ enum { GUESS_MAX_BYTES = 1 << 20, ADDRESS_MAX_BIT = 47 };
 struct walk {
 	const struct unwind_objects *objects;
 	const struct at_cut *cut;
-	uint64_t ip, sp, bp;
-	bool is_return;
+	uint64_t ip, sp, bp, bx;
+	bool is_return, has_bx;
 	struct at_piece piece; /* of the latest frame */
 	struct unwind_chain *chain;
 };
@@ -84,6 +84,7 @@ static bool step_guess(struct walk *walk)
 		walk->chain->guess_from = walk->chain->cnt;
 	walk->sp = walk->bp + 16;
 	walk->bp = next_bp;
+	walk->has_bx = false;
 	walk->ip = ip;
 	walk->is_return = true;
 	return true;
@@ -96,28 +97,54 @@ static bool step_signal(struct walk *walk)
 	if (!read_word(walk, sp + AT_UCONTEXT_RIP, &walk->ip) || !read_word(walk, sp + AT_UCONTEXT_RBP, &walk->bp) ||
 	    !read_word(walk, sp + AT_UCONTEXT_RSP, &walk->sp))
 		return ends(walk, AT_END_STACK);
+	walk->has_bx = read_word(walk, sp + AT_UCONTEXT_RBX, &walk->bx);
 	walk->is_return = false;
 	return true;
 }
 
-static bool step_cfa(struct walk *walk, uint32_t rule, uint64_t pc)
+static bool find_cfa(struct walk *walk, uint32_t rule, uint64_t pc, uint64_t *cfa)
 {
-	uint64_t bytes = AT_RULE_OFFSET(rule) * 8ull, cfa, bp = walk->bp;
-	uint32_t saved = AT_RULE_RBP(rule);
+	uint64_t bytes = AT_RULE_OFFSET(rule) * 8ull;
 
 	switch (AT_RULE_TYPE(rule)) {
-	case AT_RULE_SP: cfa = walk->sp + bytes; break;
-	case AT_RULE_BP: cfa = bp + bytes; break;
-	case AT_RULE_PLT: cfa = walk->sp + 8 + ((pc & 15) >= AT_RULE_OFFSET(rule) ? 8 : 0); break;
-	default:
-		if (!read_word(walk, bp - bytes, &cfa))
-			return ends(walk, AT_END_STACK);
+	case AT_RULE_SP: *cfa = walk->sp + bytes; return true;
+	case AT_RULE_BP: *cfa = walk->bp + bytes; return true;
+	case AT_RULE_SP_FAR: *cfa = walk->sp + AT_RULE_FAR_OFFSET(rule) * 8ull; return true;
+	case AT_RULE_DEREF: return read_word(walk, walk->bp - bytes, cfa) || ends(walk, AT_END_STACK);
+	default: break;
 	}
+	switch (AT_RULE_SPECIAL_TYPE(rule)) {
+	case AT_SPECIAL_PLT: *cfa = walk->sp + 8 + ((pc & 15) >= AT_RULE_SPECIAL_OFFSET(rule) ? 8 : 0); return true;
+	case AT_SPECIAL_BX:
+		*cfa = walk->bx + AT_RULE_SPECIAL_OFFSET(rule) * 8ull;
+		return walk->has_bx || ends(walk, AT_END_NO_TABLE);
+	default: return ends(walk, AT_END_NO_TABLE); /* Go's structures are not on the stack */
+	}
+}
+
+static void restore_bx(struct walk *walk, uint32_t rule, uint64_t cfa)
+{
+	uint32_t saved = AT_RULE_TYPE(rule) == AT_RULE_SP_FAR ? AT_RBX_LOST : AT_RULE_RBX(rule);
+
+	if (saved == AT_RBX_LOST)
+		walk->has_bx = false;
+	else if (saved)
+		walk->has_bx = read_word(walk, cfa - saved * 8ull, &walk->bx);
+}
+
+static bool step_cfa(struct walk *walk, uint32_t rule, uint64_t pc)
+{
+	uint64_t cfa, bp = walk->bp;
+	uint32_t saved = AT_RULE_RBP(rule);
+
+	if (!find_cfa(walk, rule, pc, &cfa))
+		return false;
 	if (cfa <= walk->sp)
 		return ends(walk, AT_END_STUCK);
 	if (!read_word(walk, cfa - 8, &walk->ip) ||
 	    (saved && !read_word(walk, saved == AT_RBP_AT_RBP ? bp : cfa - saved * 8ull, &walk->bp)))
 		return ends(walk, AT_END_STACK);
+	restore_bx(walk, rule, cfa);
 	walk->sp = cfa;
 	walk->is_return = true;
 	return walk->ip ? true : ends(walk, AT_END_OUTERMOST);
@@ -147,7 +174,6 @@ static bool step(struct walk *walk)
 	case AT_RULE_NONE: return step_guess(walk);
 	case AT_RULE_SIGNAL: return step_signal(walk);
 	case AT_RULE_END: return ends(walk, AT_END_OUTERMOST);
-	case AT_RULE_SPECIAL: return ends(walk, AT_END_NO_TABLE); /* Go's structures are not on the stack */
 	default: return step_cfa(walk, rule, pc);
 	}
 }
@@ -159,6 +185,8 @@ void unwind_walk__resume(const struct unwind_objects *objects, const struct at_c
 			    .ip = cut->ip,
 			    .sp = cut->sp,
 			    .bp = cut->bp,
+			    .bx = cut->bx,
+			    .has_bx = cut->has_bx,
 			    .is_return = cut->is_return,
 			    .chain = chain};
 

@@ -23,6 +23,36 @@
 
 #include "cli/unwind_table.h"
 
+/* What rows have of rbx. */
+static uint32_t rbx_of_libdw(Dwarf_Frame *frame)
+{
+	Dwarf_Op *ops, ops_mem[3];
+	size_t cnt;
+	int64_t offset;
+
+	dwarf_frame_register(frame, 3, ops_mem, &ops, &cnt);
+	if (!cnt) /* no rule */
+		return 0;
+	if (cnt != 2 || ops[0].atom != DW_OP_call_frame_cfa || ops[1].atom != DW_OP_plus_uconst)
+		return AT_RBX_LOST;
+	offset = -(int64_t)ops[1].number;
+	return offset > 0 && offset % 8 == 0 && offset / 8 <= AT_RBX_MAX ? (uint32_t)(offset / 8) : AT_RBX_LOST;
+}
+
+/* CFA = register + offset, as a rule; *is_other: not one that a row has. */
+static uint32_t rule_of_register(uint64_t reg, int64_t offset, uint32_t rbp, uint32_t rbx, bool *is_other)
+{
+	*is_other |= offset < 0 || offset % 8;
+	switch (reg) {
+	case 3: return AT_RULE_OF_SPECIAL(AT_SPECIAL_BX, offset / 8, rbp, rbx);
+	case 6: return AT_RULE(AT_RULE_BP, offset / 8, rbp, rbx);
+	case 7:
+		return offset / 8 > AT_OFFSET_MAX ? AT_RULE_FAR(offset / 8, rbp)
+						  : AT_RULE(AT_RULE_SP, offset / 8, rbp, rbx);
+	default: *is_other = true; return 0;
+	}
+}
+
 /* What libdw says of a pc, as a rule. *is_other: it has one that a row cannot express. */
 static uint32_t rule_of_libdw(Dwarf_CFI *cfi, uint64_t pc, bool *is_other)
 {
@@ -30,7 +60,7 @@ static uint32_t rule_of_libdw(Dwarf_CFI *cfi, uint64_t pc, bool *is_other)
 	Dwarf_Op *ops, ops_mem[3];
 	size_t cnt;
 	bool is_signal;
-	uint32_t rule = AT_RULE_NONE, rbp = 0;
+	uint32_t rule = AT_RULE_NONE, rbp = 0, rbx;
 	int64_t offset;
 
 	*is_other = false;
@@ -57,19 +87,16 @@ static uint32_t rule_of_libdw(Dwarf_CFI *cfi, uint64_t pc, bool *is_other)
 	} else if (cnt || (ops && ops != ops_mem)) {
 		*is_other = true;
 	}
+	rbx = rbx_of_libdw(frame);
 	dwarf_frame_cfa(frame, &ops, &cnt);
-	if (cnt == 1 && (ops[0].atom == DW_OP_breg7 || ops[0].atom == DW_OP_breg6)) {
-		offset = (int64_t)ops[0].number;
-		rule = AT_RULE(ops[0].atom == DW_OP_breg7 ? AT_RULE_SP : AT_RULE_BP, offset / 8, rbp);
-		*is_other |= offset < 0 || offset % 8;
-	} else if (cnt == 1 && ops[0].atom == DW_OP_bregx && (ops[0].number == 7 || ops[0].number == 6)) {
-		offset = (int64_t)ops[0].number2;
-		rule = AT_RULE(ops[0].number == 7 ? AT_RULE_SP : AT_RULE_BP, offset / 8, rbp);
-		*is_other |= offset < 0 || offset % 8;
+	if (cnt == 1 && ops[0].atom >= DW_OP_breg0 && ops[0].atom <= DW_OP_breg31) {
+		rule = rule_of_register(ops[0].atom - DW_OP_breg0, (int64_t)ops[0].number, rbp, rbx, is_other);
+	} else if (cnt == 1 && ops[0].atom == DW_OP_bregx) {
+		rule = rule_of_register(ops[0].number, (int64_t)ops[0].number2, rbp, rbx, is_other);
 	} else if (cnt == 9 && ops[0].atom == DW_OP_breg7 && ops[5].atom == DW_OP_ge) {
-		rule = AT_RULE(AT_RULE_PLT, ops[4].atom - DW_OP_lit0, rbp);
+		rule = AT_RULE_OF_SPECIAL(AT_SPECIAL_PLT, ops[4].atom - DW_OP_lit0, rbp, rbx);
 	} else if (cnt == 2 && ops[0].atom == DW_OP_breg6 && ops[1].atom == DW_OP_deref) {
-		rule = AT_RULE(AT_RULE_DEREF, -(int64_t)ops[0].number / 8, rbp);
+		rule = AT_RULE(AT_RULE_DEREF, -(int64_t)ops[0].number / 8, rbp, rbx);
 	} else {
 		*is_other = true;
 	}
