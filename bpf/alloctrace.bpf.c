@@ -31,6 +31,8 @@
 
 #include "bpf/ledgers.bpf.h"
 
+#include "bpf/open.bpf.h"
+
 #include "bpf/life.bpf.h"
 
 #include "bpf/fault.bpf.h"

@@ -240,12 +240,14 @@ struct at_task {
 
 /* What the two sides of attach tell each other. One, key 0. */
 struct at_attach {
-	__u32 pass;         /* AT_PASS_*, set by user space */
-	__u32 self_tgid;    /* whoever made the last pass, as the kernel numbers it */
-	__u32 marked_cnt;   /* threads that passes have made known */
-	__u32 row_next;     /* rows from here on were never used */
-	__u32 level;        /* of the user's pid namespace; 0 = the first */
-	__u32 is_over;      /* nobody becomes a target any more */
+	__u32 pass;       /* AT_PASS_*, set by user space */
+	__u32 self_tgid;  /* whoever made the last pass, as the kernel numbers it */
+	__u32 marked_cnt; /* threads that passes have made known */
+	__u32 row_next;   /* rows from here on were never used */
+	__u32 level;      /* of the user's pid namespace; 0 = the first */
+	__u32 is_over;    /* nobody becomes a target any more */
+	__u32 is_open;    /* by name or control group: not before this is set */
+	__u32 pad;
 	__u64 row_full_cnt; /* threads that got no row */
 };
 

@@ -5,12 +5,18 @@
 
 static __always_inline int life_fork(struct task_struct *parent, struct task_struct *child)
 {
+	bool is_caught;
+
 	if (cfg_has_rows)
 		row_fork(parent, child);
 	else
 		target_fork(parent, child);
+	is_caught = cfg_has_rows && open_fork(parent, child);
 	ledgers_fork(parent, child);
-	if (cfg_has_callchains)
+	/* Of a parent that is no target nothing is known. */
+	if (cfg_has_callchains && is_caught)
+		callchain_exec(child);
+	else if (cfg_has_callchains)
 		callchain_fork(parent, child);
 	return 0;
 }
@@ -29,7 +35,7 @@ static __always_inline int life_exit(struct task_struct *task)
 static __always_inline int life_exec(struct task_struct *task, __u32 old_tid)
 {
 	ledgers_leave(task, old_tid);
-	if (cfg_has_rows)
+	if (cfg_has_rows && !open_exec(task))
 		row_exec(task, old_tid);
 	target_exec(task);
 	ledgers_exec(task);

@@ -6,6 +6,8 @@
 #ifndef ALLOCTRACE_BPF_MAPS_BPF_H
 #define ALLOCTRACE_BPF_MAPS_BPF_H
 
+enum { OPEN_CNT_MAX = 1024, OPEN_LEVEL_MAX = 32 };
+
 /* The user's choices and the kernel's sizes: constants for the verifier. */
 const volatile __u32 cfg_pid_cnt = 1; /* tids and tgids are below */
 const volatile bool cfg_is_following; /* children of targets are targets */
@@ -13,6 +15,7 @@ const volatile bool cfg_is_storage;   /* slots are in task storage */
 const volatile bool cfg_has_rows;     /* attach: threads have rows */
 const volatile bool cfg_is_shown;     /* user space has other process numbers than the kernel: see user_number() */
 const volatile bool cfg_is_partial;   /* attach: not all threads of a target process are targets */
+const volatile bool cfg_is_open;      /* attach: processes that are not there yet may be wanted */
 const volatile __u32 cfg_row_cnt = 1;
 
 const volatile bool cfg_has_faults;     /* page fault events are on */
@@ -100,6 +103,24 @@ struct {
 	__uint(max_entries, 1); /* set at load */
 	__uint(value_size, sizeof(__u32));
 } free_rows SEC(".maps");
+
+/* key: a name, padded with zeros; value: nothing */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, OPEN_CNT_MAX);
+	__uint(key_size, AT_COMM_BYTES);
+	__type(value, __u8);
+} open_names SEC(".maps");
+
+/* key: id of a control group; value: nothing */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, OPEN_CNT_MAX);
+	__type(key, __u64);
+	__type(value, __u8);
+} open_cgroups SEC(".maps");
 
 /* key: tgid or tid, see struct at_wanted */
 struct {

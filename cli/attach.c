@@ -26,7 +26,7 @@ enum {
 	ROW_MAX = 1 << 16,
 	ASK_MAX = 500,          /* processes that are asked for their allocator */
 	FAULT_THREAD_MAX = 512, /* above, the page fault events are those of all CPUs: three descriptors a thread */
-	TICK_MS = 50,           /* how often the end of targets is looked for */
+	TICK_MS = 50,           /* how often the end of targets is looked for, and those that were renamed or moved */
 	TIDY_MS = 1000,         /* how often rows of the dead are freed, and how long they are left */
 	SETTLE_MAX = 100,       /* passes until no new thread is found */
 };
@@ -114,6 +114,7 @@ static int open_tracer(struct attach *attach)
 		.ledgers = attach->opts.ledgers,
 		.callchains = attach->opts.callchains,
 		.is_live = true,
+		.is_open = choice__is_open(attach->choice),
 		.has_compat = choice__compat_pid(attach->choice) != 0,
 		.is_faulting_wide = choice__is_open(attach->choice) || thread_cnt > FAULT_THREAD_MAX,
 		.row_cnt = attach->opts.row_cnt,
@@ -190,6 +191,20 @@ static int watch_all(struct attach *attach, const struct at_task *tasks, size_t 
 	return err || !is_first ? err : tracer__begin_faults(attach->tracer);
 }
 
+/* Those that come are caught by the kernel side. Control groups may be removed, and made again. */
+static int open_to_all(struct attach *attach)
+{
+	const struct choice *choice = attach->choice;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < choice->name_cnt; i++)
+		err = tracer__open_to_name(attach->tracer, choice->names[i]);
+	for (size_t i = 0; !err && i < choice->cgroup_cnt; i++)
+		if (choice->root_ids[i])
+			err = tracer__open_to_cgroup(attach->tracer, choice->root_ids[i]);
+	return err;
+}
+
 /* One look at all threads of the system; *new_cnt are those that were not known. */
 static int look_around(struct attach *attach, bool is_first, uint32_t *new_cnt)
 {
@@ -198,6 +213,8 @@ static int look_around(struct attach *attach, bool is_first, uint32_t *new_cnt)
 	size_t cnt = 0;
 	int err = choice__refresh(attach->choice), status = 0;
 
+	if (!err)
+		err = open_to_all(attach);
 	if (!err)
 		err = tracer__pass(attach->tracer, AT_PASS_LIST, &tasks, &cnt);
 	if (!err)

@@ -112,6 +112,7 @@ void choice__free(struct choice *choice)
 	free(choice->names);
 	free(choice->cgroups);
 	free(choice->cgroup_ids);
+	free(choice->root_ids);
 	*choice = (struct choice){0};
 }
 
@@ -284,12 +285,18 @@ int choice__refresh(struct choice *choice)
 	int err = 0;
 
 	choice->cgroup_id_cnt = 0;
+	if (choice->cgroup_cnt && !choice->root_ids)
+		choice->root_ids = calloc(choice->cgroup_cnt, sizeof(*choice->root_ids));
+	if (choice->cgroup_cnt && !choice->root_ids)
+		return -ENOMEM;
 	for (size_t i = 0; !err && i < choice->cgroup_cnt; i++) {
 		int fd = open(choice->cgroups[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		size_t root = choice->cgroup_id_cnt;
 
 		/* One that was removed has nothing left to trace. */
 		if (fd >= 0)
 			err = walk_cgroup(choice, fd, 0);
+		choice->root_ids[i] = root < choice->cgroup_id_cnt ? choice->cgroup_ids[root] : 0;
 	}
 	return err;
 }

@@ -31,6 +31,7 @@ struct choice {
 	size_t name_cnt;
 	const char **cgroups;
 	size_t cgroup_cnt;
+	uint64_t *root_ids;   /* of cgroups themselves, as many, renewed like the next; 0 = it was removed */
 	uint64_t *cgroup_ids; /* of cgroups and what is below, renewed by choice__refresh */
 	size_t cgroup_id_cnt;
 };

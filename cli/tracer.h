@@ -42,6 +42,7 @@ struct tracer_opts {
 	/* attach: */
 	bool is_live;          /* targets run already: tracer__pass and what follows it */
 	bool is_partial;       /* not all threads of a target process are targets */
+	bool is_open;          /* tracer__open_to_name, tracer__open_to_cgroup */
 	bool has_compat;       /* a target makes 32-bit calls */
 	bool is_faulting_wide; /* page fault events of all CPUs, not of threads */
 	uint32_t row_cnt;      /* threads that have a row at one time */
@@ -65,6 +66,12 @@ int tracer__pass(struct tracer *tracer, enum at_pass pass, struct at_task **task
 /* id, as the kernel numbers it: tgid with AT_SCOPE_PROCESS, tid with AT_SCOPE_THREAD. */
 int tracer__want(struct tracer *tracer, uint32_t id, enum at_scope scope, uint64_t start_ns);
 int tracer__watch(struct tracer *tracer, uint32_t tgid, pid_t pid);
+/*
+ * With is_open: a process that executes a program of this name, or does so or is forked in
+ * this control group or below it, is watched from that moment. The same may be said again.
+ */
+int tracer__open_to_name(struct tracer *tracer, const char *name);
+int tracer__open_to_cgroup(struct tracer *tracer, uint64_t id);
 bool tracer__is_watched(const struct tracer *tracer, uint32_t tgid);
 /* Page fault events of one more thread, by the number that we see. -ESRCH: it is gone. Nothing when is_faulting_wide.
  */

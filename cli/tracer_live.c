@@ -42,6 +42,7 @@ static int configure_rows(struct tracer *tracer)
 		return bpf_map__set_max_entries(skel->maps.wanted, 1);
 	skel->rodata->cfg_has_rows = true;
 	skel->rodata->cfg_is_partial = tracer->opts.is_partial;
+	skel->rodata->cfg_is_open = tracer->opts.is_open;
 	skel->rodata->cfg_row_cnt = tracer->opts.row_cnt;
 	err = bpf_map__set_max_entries(skel->maps.rows, tracer->opts.row_cnt);
 	return err ? err : bpf_map__set_max_entries(skel->maps.free_rows, tracer->opts.row_cnt);
@@ -195,6 +196,29 @@ int tracer__want(struct tracer *tracer, uint32_t id, enum at_scope scope, uint64
 	if (id >= tracer->pid_cnt)
 		return -ERANGE;
 	return bpf_map_update_elem(bpf_map__fd(tracer->skel->maps.wanted), &id, &wanted, BPF_ANY) ? -errno : 0;
+}
+
+static int open_to(struct tracer *tracer, const struct bpf_map *map, const void *key)
+{
+	const uint8_t value = 1;
+
+	if (bpf_map_update_elem(bpf_map__fd(map), key, &value, BPF_ANY))
+		return -errno;
+	__atomic_store_n(&tracer->attach->is_open, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+int tracer__open_to_name(struct tracer *tracer, const char *name)
+{
+	char key[AT_COMM_BYTES] = {0};
+
+	memcpy(key, name, strnlen(name, sizeof(key) - 1));
+	return open_to(tracer, tracer->skel->maps.open_names, key);
+}
+
+int tracer__open_to_cgroup(struct tracer *tracer, uint64_t id)
+{
+	return open_to(tracer, tracer->skel->maps.open_cgroups, &id);
 }
 
 int tracer__begin_faults(struct tracer *tracer)
