@@ -55,6 +55,7 @@ static const struct {
 	{"TCMallocInternalMalloc", KIND_TCMALLOC},
 	{"__libc_malloc_impl", KIND_MUSL},
 	{"__malloc_alloc_meta", KIND_MUSL},
+	{"__dls3", KIND_MUSL}, /* of its loader, which is the library, too; exported */
 	{"__libc_mallopt", KIND_GLIBC},
 	{"__libc_memalign", KIND_GLIBC},
 	{"_int_malloc", KIND_GLIBC},
@@ -108,6 +109,26 @@ static void version_jemalloc(const struct file *file, char version[VERSION_BYTES
 		memcpy(text, start, (size_t)(at - start));
 		if (sscanf(text, "%d.%d.%d-%d%n", &major, &minor, &patch, &rest, &used) == 4 && !text[used]) {
 			snprintf(version, VERSION_BYTES, "%d.%d.%d", major, minor, patch);
+			return;
+		}
+	}
+}
+
+/* A text that is nothing but "1.2.3": the only one of this form in a musl, whose major version is 1. */
+static void version_musl(const struct file *file, char version[VERSION_BYTES])
+{
+	const char *end = file->bytes + file->byte_cnt;
+
+	for (const char *at = file->bytes; (at = memmem(at, (size_t)(end - at), "\0001.", 3)) != NULL; at++) {
+		size_t bytes = strnlen(at + 1, (size_t)(end - at - 1));
+		int minor, patch, used = 0;
+		char text[VERSION_BYTES];
+
+		if (bytes >= VERSION_BYTES || at + 1 + bytes == end)
+			continue;
+		memcpy(text, at + 1, bytes + 1);
+		if (sscanf(text, "1.%d.%d%n", &minor, &patch, &used) == 2 && (size_t)used == bytes) {
+			memcpy(version, text, bytes + 1);
 			return;
 		}
 	}
@@ -203,7 +224,7 @@ static void find_version(const struct file *file, enum kind kind, char version[V
 	case KIND_JAVA: version_java(file, version); break;
 	case KIND_JEMALLOC: version_jemalloc(file, version); break;
 	case KIND_TCMALLOC: text_behind(file, "gperftools ", version); break;
-	case KIND_MUSL: text_behind(file, "musl libc ", version); break;
+	case KIND_MUSL: version_musl(file, version); break;
 	case KIND_GLIBC: text_behind(file, "stable release version ", version); break;
 	default: break;
 	}
@@ -225,9 +246,9 @@ static void note(const struct file *file, enum kind kind, const GElf_Sym *symbol
 
 static void look_at_symbol(const struct file *file, const char *name, const GElf_Sym *symbol, struct found *found)
 {
-	/* All of them have one of these in their names; most symbols do not. */
+	/* All marks have one of these in their names; most symbols do not. */
 	if (!strstr(name, "alloc") && !strstr(name, "mallctl") && !strstr(name, "mi_version") &&
-	    !strstr(name, "CreateJavaVM") && !strstr(name, "memalign"))
+	    !strstr(name, "CreateJavaVM") && !strstr(name, "memalign") && strcmp(name, "__dls3") != 0)
 		return;
 	for (int i = 0; i < MARK_CNT; i++)
 		if (!strcmp(name, marks[i].symbol))
