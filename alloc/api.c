@@ -97,18 +97,11 @@ static __attribute__((noinline)) void *alloc_slow(struct heap *heap, size_t byte
 /* The block's first *dirty_bytes may be non-zero (set on the slow path only). */
 static inline void *alloc(struct heap *heap, size_t bytes, size_t *dirty_bytes)
 {
-	if (LIKELY(bytes <= SMALL_MAX_BYTES)) {
-		struct page_run *slab = heap->slabs[atm_class_of(bytes)];
-		void **block = slab->free;
+	void *block = NULL;
 
-		if (LIKELY(block)) {
-			slab->free = block[0];
-			slab->used_cnt++;
-			block[1] = NULL; /* the mark of a free block */
-			return block;
-		}
-	}
-	return alloc_slow(heap, bytes, dirty_bytes);
+	if (LIKELY(bytes <= SMALL_MAX_BYTES))
+		block = atm_magazine_take(heap, atm_class_of(bytes));
+	return LIKELY(block) ? block : alloc_slow(heap, bytes, dirty_bytes);
 }
 
 /* Smallest class from `bytes` on whose blocks all lie at multiples of align (< a page). */
@@ -174,15 +167,14 @@ static __attribute__((noinline)) void free_run(struct heap *heap, struct page_ru
 	atm_check_sometimes(heap);
 }
 
-void atm_free_own(struct heap *heap, void *p)
+void atm_free_posted(struct heap *heap, uintptr_t *block)
 {
-	struct segment *segment = atm_segment_of(p);
-	struct page_run *run = run_of(segment, p);
+	struct page_run *run = run_of(atm_segment_of(block), block);
 
 	if (LIKELY(run->kind == RUN_SLAB))
-		atm_small_free(heap, segment, run, p);
+		atm_small_free_posted(heap, run, block);
 	else
-		free_run(heap, run, p);
+		free_run(heap, run, block);
 }
 
 static struct large *large_or_abort(const void *p)
@@ -211,6 +203,21 @@ static size_t usable_bytes(void *p)
 	return (size_t)run->page_cnt << atm_page_shift;
 }
 
+/* A block in a segment of another heap. A block in use keeps its run, so that its kind can be read from here. */
+static void free_foreign(struct heap *heap, const struct segment *segment, struct page_run *run, void *p)
+{
+	if (run->kind == RUN_SLAB) {
+		atm_small_check_address(segment, run, p);
+		if (LIKELY(heap)) {
+			atm_heap_post(heap, run, p);
+			return;
+		}
+	} else {
+		check_run(run, p);
+	}
+	atm_heap_free_remote(segment->heap, p);
+}
+
 /* Frees from any thread; heap may be NULL. Returns the block's size for counting. */
 static size_t free_any(struct heap *heap, void *p)
 {
@@ -231,12 +238,7 @@ static size_t free_any(struct heap *heap, void *p)
 	run = run_of(segment, p);
 	bytes = run->kind == RUN_SLAB ? run->block_bytes : (size_t)run->page_cnt << atm_page_shift;
 	if (UNLIKELY(segment->heap != heap)) {
-		/* A block in use keeps its run, so that its kind can be read from here. */
-		if (run->kind != RUN_SLAB)
-			check_run(run, p);
-		else if (UNLIKELY(atm_is_marked_free(p)))
-			atm_misuse("double free", p);
-		atm_heap_free_remote(segment->heap, p);
+		free_foreign(heap, segment, run, p);
 	} else if (LIKELY(run->kind == RUN_SLAB)) {
 		atm_small_free(heap, segment, run, p);
 	} else {
@@ -338,15 +340,11 @@ EXPORT void *malloc(size_t bytes)
 {
 	struct heap *heap = atm_heap;
 
-	if (LIKELY(heap && bytes <= 1024)) {
-		unsigned class = atm_small_class[(bytes + 15) / 16];
-		struct page_run *slab = heap->slabs[class];
-		void **block = slab->free;
+	if (LIKELY(heap && bytes <= SMALL_MAX_BYTES)) {
+		unsigned class = atm_class_of(bytes);
+		void *block = atm_magazine_take(heap, class);
 
 		if (LIKELY(block)) {
-			slab->free = block[0];
-			slab->used_cnt++;
-			block[1] = NULL; /* the mark of a free block */
 			heap->cell->requests.malloc_cnt[atm_class_band[class]]++;
 			return block;
 		}
@@ -385,11 +383,11 @@ EXPORT void free(void *p)
 	struct segment *segment = atm_segment_of(p);
 	struct heap *heap = atm_heap;
 
-	if (LIKELY(atm_is_in_segment(p) && segment->heap == heap)) {
-		/* Pages that no slab lies in lead to a record of another kind, or to none. */
+	if (LIKELY(heap && atm_is_in_segment(p))) {
+		/* Pages that no slab lies in lead to a record of another kind, or to none: those have no owner. */
 		struct page_run *run = &segment->runs[segment->head[atm_page_of(segment, p)]];
 
-		if (LIKELY(run->kind == RUN_SLAB)) {
+		if (LIKELY(run->owner == heap)) {
 			heap->cell->requests.free_cnt[atm_class_band[run->class]]++;
 			atm_small_free(heap, segment, run, p);
 			return;

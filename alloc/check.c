@@ -16,17 +16,19 @@ static void check_slab(struct heap *heap, struct page_run *slab)
 {
 	char *start = atm_run_addr(slab);
 	size_t slab_bytes = (size_t)slab->page_cnt << atm_page_shift;
-	uint32_t free_cnt = 0;
+	uint32_t free_cnt = 0, carved_cnt = slab->carved_bytes / slab->block_bytes;
 
 	HOLDS(slab->class < CLASS_CNT && slab->block_bytes == atm_class_bytes(slab->class), slab);
-	HOLDS(slab->carved_cnt <= slab->block_cnt && slab->used_cnt <= slab->carved_cnt, slab);
-	HOLDS((size_t)slab->block_cnt * slab->block_bytes <= slab_bytes, slab);
-	for (char *block = slab->free; block; block = *(char **)block, free_cnt++) {
+	HOLDS(slab->owner == heap, slab);
+	HOLDS(slab->all_bytes % slab->block_bytes == 0 && slab->all_bytes <= slab_bytes, slab);
+	HOLDS(slab->carved_bytes % slab->block_bytes == 0 && slab->carved_bytes <= slab->all_bytes, slab);
+	for (char *block = (char *)slab->free; block; block = *(char **)block, free_cnt++) {
 		HOLDS(block >= start && block < start + slab_bytes, slab);
 		HOLDS((size_t)(block - start) % slab->block_bytes == 0, block);
-		HOLDS(free_cnt < slab->carved_cnt, slab); /* else the list has a cycle */
+		HOLDS(free_cnt < carved_cnt, slab); /* else the list has a cycle */
+		HOLDS(((uintptr_t *)block)[1] == (atm_mark(block) ^ MARK_LISTED), block);
 	}
-	HOLDS(free_cnt + slab->used_cnt == slab->carved_cnt, slab);
+	HOLDS(free_cnt + slab->used_cnt == carved_cnt, slab);
 	HOLDS(!slab->is_listed || slab != heap->slabs[slab->class], slab);
 }
 
@@ -45,6 +47,7 @@ static uint32_t check_segment(struct heap *heap, struct segment *segment, uint32
 		HOLDS(segment->head[page] == page && segment->head[page + run->page_cnt - 1] == page, run);
 		HOLDS(run->kind >= RUN_FREE && run->kind <= RUN_CACHED, run);
 		HOLDS(run->kind != RUN_FREE || kind_before != RUN_FREE, run);
+		HOLDS(run->kind == RUN_SLAB || !run->owner, run);
 		if (run->kind == RUN_SLAB)
 			check_slab(heap, run);
 		if (run->kind == RUN_SLAB || run->kind == RUN_USED)
@@ -112,6 +115,25 @@ static void check_lists(struct heap *heap, uint32_t free_cnt)
 	HOLDS(tail_pages == heap->tail_page_cnt && tail_pages <= PAGE_CACHE_PAGES, heap);
 }
 
+static void check_magazines(struct heap *heap)
+{
+	for (unsigned class = 0; class < CLASS_CNT; class ++) {
+		struct magazine *magazine = &heap->magazines[class];
+
+		HOLDS(!*magazine->bottom && magazine->top >= magazine->bottom && magazine->top <= magazine->end,
+		      magazine);
+		HOLDS(magazine->end - magazine->bottom <= (ptrdiff_t)magazine->max_cnt, magazine);
+		for (uintptr_t **slot = magazine->bottom + 1; slot <= magazine->top; slot++) {
+			struct segment *segment = atm_segment_of(*slot);
+			struct page_run *slab = &segment->runs[segment->head[atm_page_of(segment, *slot)]];
+
+			HOLDS(slab->owner == heap && slab->class == class, *slot);
+			atm_small_check_address(segment, slab, *slot);
+			atm_small_check(*slot);
+		}
+	}
+}
+
 void atm_check_heap(struct heap *heap)
 {
 	uint32_t free_cnt = 0, used_pages = 0;
@@ -119,6 +141,7 @@ void atm_check_heap(struct heap *heap)
 	for (struct segment *segment = heap->segments; segment; segment = segment->next)
 		free_cnt += check_segment(heap, segment, &used_pages);
 	HOLDS(used_pages == heap->used_page_cnt, heap);
+	check_magazines(heap);
 	check_lists(heap, free_cnt);
 	for (unsigned class = 0; class < CLASS_CNT; class ++)
 		for (struct page_run *slab = heap->partial[class]; slab; slab = slab->next)

@@ -39,16 +39,18 @@ static void init_once(void)
 	if (random)
 		memcpy(&atm_free_key, random, sizeof(atm_free_key));
 	atm_free_key |= 1ull << 63; /* no value that a pointer has, and never 0 */
+	atm_free_key &= ~15ull;     /* the marks' bits */
 }
 
 static struct heap *heap_new(void)
 {
-	struct heap *heap = atm_meta_alloc(sizeof(*heap));
+	struct heap *heap = atm_meta_alloc(sizeof(*heap) + atm_magazines_bytes());
 
 	if (!heap)
 		return NULL;
 	for (unsigned class = 0; class < CLASS_CNT; class ++)
 		heap->slabs[class] = &atm_empty_slab;
+	atm_magazines_init(heap, heap + 1);
 	atm_commit_close(heap);
 	heap->cell = atm_control_cell(heap_cnt);
 	if (!heap->cell) {
@@ -109,7 +111,9 @@ static void thread_end(void *arg)
 		return;
 	is_ending = true;
 	atm_heap = NULL;
+	atm_heap_post_all(heap);
 	atm_heap_collect(heap);
+	atm_magazines_empty(heap);
 	/* Nobody may come to reuse these: held memory must not outlive its thread. */
 	atm_commit_close(heap);
 	atm_realloc_release_all(heap);
@@ -134,26 +138,71 @@ void atm_heap_unlock_shared(void)
 	atm_lock_release(&shared_lock);
 }
 
-void atm_heap_free_remote(struct heap *owner, void *p)
+/* Puts a list, linked from `first` to `last`, on that of its heap. */
+static void post_list(struct heap *owner, uintptr_t *first, uintptr_t *last)
 {
-	void **block = p;
-	uintptr_t mark = ~atm_free_key ^ (uintptr_t)p;
-	void *head = atomic_load_explicit(&owner->remote, memory_order_relaxed);
+	uintptr_t *head = atomic_load_explicit(&owner->remote, memory_order_relaxed);
 
-	if (UNLIKELY((uintptr_t)block[1] == mark))
-		atm_misuse("double free", p);
-	block[1] = (void *)mark; /* taken away when the owner collects it */
 	do
-		block[0] = head;
-	while (!atomic_compare_exchange_weak_explicit(&owner->remote, &head, p, memory_order_release,
+		last[0] = (uintptr_t)head;
+	while (!atomic_compare_exchange_weak_explicit(&owner->remote, &head, first, memory_order_release,
 						      memory_order_relaxed));
+}
+
+void atm_heap_free_remote(struct heap *owner, uintptr_t *block)
+{
+	uintptr_t mark = atm_mark(block) ^ MARK_POSTED;
+
+	if (UNLIKELY(block[1] == mark))
+		atm_misuse("double free", block);
+	block[1] = mark; /* taken away when the owner collects it */
+	post_list(owner, block, block);
+}
+
+void atm_heap_post(struct heap *heap, struct page_run *slab, uintptr_t *block)
+{
+	if (UNLIKELY(heap->outbox_cnt && heap->outbox[heap->outbox_cnt - 1] == block))
+		atm_misuse("double free", block);
+	block[0] = atm_mark(block);
+	heap->outbox[heap->outbox_cnt++] = block;
+	heap->outbox_bytes += slab->block_bytes;
+	if (heap->outbox_cnt == OUTBOX_CNT || heap->outbox_bytes >= OUTBOX_BYTES)
+		atm_heap_post_all(heap);
+}
+
+/* One list for each stretch of blocks that one heap owns. */
+void atm_heap_post_all(struct heap *heap)
+{
+	struct heap *owner = NULL;
+	uintptr_t *first = NULL, *last = NULL;
+
+	for (uint32_t i = 0; i < heap->outbox_cnt; i++) {
+		uintptr_t *block = heap->outbox[i];
+		struct heap *its_owner = atm_segment_of(block)->heap;
+
+		atm_small_check(block);
+		block[1] = atm_mark(block) ^ MARK_POSTED;
+		if (its_owner != owner) {
+			if (owner)
+				post_list(owner, first, last);
+			owner = its_owner;
+			last = block;
+		} else {
+			block[0] = (uintptr_t)first;
+		}
+		first = block;
+	}
+	if (owner)
+		post_list(owner, first, last);
+	heap->outbox_cnt = 0;
+	heap->outbox_bytes = 0;
 }
 
 static size_t heap_trim(struct heap *heap, size_t pad_bytes);
 
 void atm_heap_collect_all(struct heap *heap)
 {
-	void **block, *next;
+	uintptr_t *block, *next;
 
 	if (UNLIKELY(atomic_load_explicit(&heap->is_trim_wanted, memory_order_relaxed))) {
 		atomic_store_explicit(&heap->is_trim_wanted, false, memory_order_relaxed);
@@ -164,9 +213,13 @@ void atm_heap_collect_all(struct heap *heap)
 	if (LIKELY(!atomic_load_explicit(&heap->remote, memory_order_relaxed)))
 		return;
 	for (block = atomic_exchange_explicit(&heap->remote, NULL, memory_order_acquire); block; block = next) {
-		next = block[0];
-		block[1] = NULL;
-		atm_free_own(heap, block);
+		uintptr_t mark = atm_mark(block);
+
+		if (UNLIKELY(block[1] != (mark ^ MARK_POSTED) || block[0] == mark))
+			atm_small_misuse(block);
+		next = (uintptr_t *)block[0];
+		block[1] = 0;
+		atm_free_posted(heap, block);
 	}
 }
 
@@ -175,6 +228,7 @@ static size_t heap_trim(struct heap *heap, size_t pad_bytes)
 {
 	size_t page_cnt = 0;
 
+	atm_heap_post_all(heap);
 	atm_heap_collect(heap);
 	atm_small_trim(heap);
 	page_cnt += atm_run_trim(heap, pad_bytes);

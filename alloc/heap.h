@@ -49,10 +49,11 @@ struct page_run {
 	uint32_t page_cnt;
 	uint32_t block_bytes;         /* slab */
 	uint32_t block_recip;         /* slab: ceil(2^32 / block_bytes) */
-	uint16_t block_cnt;           /* slab: blocks that fit */
-	uint16_t carved_cnt;          /* slab: blocks ever put on the free list */
-	uint16_t used_cnt;            /* slab: blocks handed out */
-	void *free;                   /* slab: LIFO list through the blocks' first word */
+	uint32_t all_bytes;           /* slab: of the blocks that fit */
+	uint32_t carved_bytes;        /* slab: of the blocks ever given out */
+	uint32_t used_cnt;            /* slab: blocks in use or in a magazine */
+	uintptr_t *free;              /* slab: LIFO list through the blocks' first word */
+	struct heap *owner;           /* slab: its heap; others: NULL */
 	struct page_run *next, *prev; /* free bin, page cache or partial list */
 };
 
@@ -109,10 +110,32 @@ struct held_set {
 	uint64_t page_cnt, cnt; /* all of it; read by other threads */
 };
 
-struct heap {
-	struct page_run *slabs[CLASS_CNT]; /* never NULL: a slab without blocks stands in */
-	struct atm_cell *cell;             /* what this heap counts */
+/*
+ * A magazine: free blocks of one class, taken and put at its top, so that what
+ * was freed last is handed out first, while it is still in the CPU's cache.
+ * Its room follows use: see small.c.
+ */
+struct magazine {
+	uintptr_t **top; /* the block put in last, or the NULL below the first one */
+	uintptr_t **end; /* the top when there is no room */
+	uintptr_t **bottom;
+	uint32_t max_cnt;
+	bool is_spilt; /* blocks went back to slabs since the last refill */
+};
 
+/* Blocks of other heaps' slabs wait here until there are some of them. */
+#define OUTBOX_CNT 32
+#define OUTBOX_BYTES ((size_t)32 << 10)
+
+struct heap {
+	struct magazine magazines[CLASS_CNT];
+	struct atm_cell *cell; /* what this heap counts */
+
+	uintptr_t *outbox[OUTBOX_CNT];
+	uint32_t outbox_cnt;
+	size_t outbox_bytes;
+
+	struct page_run *slabs[CLASS_CNT];           /* that a refill takes from first; never NULL: atm_empty_slab */
 	struct page_run *partial[CLASS_CNT];         /* slabs with free blocks, but slabs[] */
 	struct page_run *bins[BIN_CNT];              /* free runs by length */
 	uint64_t bin_map[2];                         /* bit: bin is not empty */
@@ -137,7 +160,7 @@ struct heap {
 	bool is_at_held;            /* whoever has the heap uses the held set; see reclaim.c */
 	bool is_reclaimed;          /* the library's own thread does, or wants to */
 
-	_Alignas(64) _Atomic(void *) remote; /* blocks that other threads freed */
+	_Alignas(64) _Atomic(uintptr_t *) remote; /* blocks that other threads freed */
 	/* Mappings that other threads freed, linked by older; ATM_REMOTE_CLOSED while no thread has this heap. */
 	struct large *_Atomic remote_large;
 	_Atomic uint64_t remote_page_cnt; /* of these */
@@ -148,7 +171,7 @@ struct heap {
 extern __thread struct heap *atm_heap; /* NULL: this thread has none (yet, or any more) */
 extern uint64_t atm_segment_map[(1ull << (ADDRESS_BITS - SEGMENT_SHIFT)) / 64];
 extern const uint8_t atm_small_class[65]; /* (size + 15) / 16, to 1024 bytes */
-extern uintptr_t atm_free_key;            /* random; XORed with the address marks a freed block */
+extern uintptr_t atm_free_key;            /* random; see atm_mark */
 
 static inline bool atm_is_in_segment(const void *p)
 {
@@ -224,8 +247,8 @@ struct heap *atm_heap_get(void);
 /* The heap of threads that have torn theirs down, locked; NULL when out of memory. */
 struct heap *atm_heap_lock_shared(void);
 void atm_heap_unlock_shared(void);
-/* Hands a block to the heap that owns its segment. */
-void atm_heap_free_remote(struct heap *owner, void *p);
+/* Hands a block to the heap of its slab. */
+void atm_heap_free_remote(struct heap *owner, uintptr_t *block);
 /* Frees what other threads have handed over, and trims where one of them asks for it. */
 void atm_heap_collect_all(struct heap *heap);
 
@@ -254,49 +277,104 @@ struct heap_sums {
 };
 void atm_heap_sums(struct heap_sums *sums);
 
+/* Puts a block of another heap's slab into the outbox, or hands all of it over. */
+void atm_heap_post(struct heap *heap, struct page_run *slab, uintptr_t *block);
+void atm_heap_post_all(struct heap *heap);
+
 /* ---- api.c ---- */
 
-/* Frees a block in a segment of this heap; aborts on misuse. */
-void atm_free_own(struct heap *heap, void *p);
+/* Frees a block of this heap that another thread has handed over; aborts on misuse. */
+void atm_free_posted(struct heap *heap, uintptr_t *block);
 
-/* ---- small.c: slabs ---- */
+/* ---- small.c: slabs and magazines ---- */
+
+/*
+ * A slab's block that is not in use has its own address, made unguessable, in
+ * it. In a magazine or an outbox: in the first word, which is all that free()
+ * writes; it reads nothing of the block, which may be far from the CPU. In a
+ * slab's list or on its way to its heap: in the second word, with one of the
+ * bits below, and the first is the link. Whoever takes a block out of either
+ * looks at both words and wipes them, so that a block freed twice, or written
+ * to after its free, ends the process before it could be handed out twice.
+ */
+enum { MARK_LISTED = 1, MARK_POSTED = 2 };
+
+static inline uintptr_t atm_mark(const void *block)
+{
+	return atm_free_key ^ (uintptr_t)block;
+}
 
 extern struct page_run atm_empty_slab;
-/* A block of the class when heap->slabs[class] has none left; NULL when out of memory. */
+/* Where the new heap's magazines are; their blocks follow it. */
+size_t atm_magazines_bytes(void);
+void atm_magazines_init(struct heap *heap, void *slots);
+/* A block of the class when its magazine is empty; NULL when out of memory. */
 void *atm_small_alloc_slow(struct heap *heap, unsigned class);
-/* After a free that left the slab empty, or not full any more. */
-void atm_small_freed_slow(struct heap *heap, struct page_run *slab);
-/*
- * A slab's free block has its own address, made unguessable, in its second
- * word; malloc takes it out. Blocks that are whole runs have no such mark, and
- * may hold an old one from when a slab lay there.
- */
-static inline bool atm_is_marked_free(void *p)
+/* Frees a block whose magazine has no room, or that is the one freed last. */
+void atm_small_free_slow(struct heap *heap, unsigned class, uintptr_t *block);
+/* Frees a block that other threads have handed over. */
+void atm_small_free_posted(struct heap *heap, struct page_run *slab, uintptr_t *block);
+/* Ends the process: a block that is not in use is not as its free has left it. */
+_Noreturn __attribute__((cold)) void atm_small_misuse(const uintptr_t *block);
+
+/* In a slab's list, or on its way to its heap. */
+static inline bool atm_small_is_marked(const uintptr_t *block)
 {
-	return (uintptr_t)((void **)p)[1] == (atm_free_key ^ (uintptr_t)p);
+	return (block[1] ^ atm_mark(block)) - MARK_LISTED <= MARK_POSTED - MARK_LISTED;
 }
 
-/* Frees a block of this heap; aborts on misuse. segment is the slab's. */
-static inline void atm_small_free(struct heap *heap, const struct segment *segment, struct page_run *slab, void *p)
+/* For blocks that are in a magazine or an outbox, of which the first word may have been overwritten since. */
+static inline void atm_small_check(const uintptr_t *block)
 {
-	uint64_t offset =
-		(uint64_t)((char *)p - (char *)segment) - ((uint64_t)(slab - segment->runs) << atm_page_shift);
-	/* Exact for every offset in a slab; an address outside of it fails one of the tests. */
-	uint64_t index = offset * slab->block_recip >> 32;
-	void **block = p, *head = slab->free;
+	if (UNLIKELY(block[0] != atm_mark(block) || atm_small_is_marked(block)))
+		atm_small_misuse(block);
+}
 
-	if (UNLIKELY(index * slab->block_bytes != offset || index >= slab->carved_cnt))
+/* A block of the class from its magazine; NULL: it is empty. */
+static inline void *atm_magazine_take(struct heap *heap, unsigned class)
+{
+	struct magazine *magazine = &heap->magazines[class];
+	uintptr_t **top = magazine->top, *block = *top;
+
+	if (UNLIKELY(!block))
+		return NULL;
+	atm_small_check(block);
+	magazine->top = top - 1;
+	block[0] = 0;
+	return block;
+}
+
+/* Aborts when the pointer, into the slab's pages, is none to a block. */
+static inline void atm_small_check_address(const struct segment *segment, const struct page_run *slab, void *p)
+{
+	uint32_t offset =
+		(uint32_t)((char *)p - (char *)segment) - ((uint32_t)(slab - segment->runs) << atm_page_shift);
+
+	/* A multiple of block_bytes, exactly, for all offsets in a slab: n * ceil(2^32 / d) mod 2^32 < ceil(2^32 / d).
+	 */
+	if (UNLIKELY(offset * slab->block_recip >= slab->block_recip || offset >= slab->carved_bytes))
 		atm_misuse("free of a pointer into a block", p);
-	if (UNLIKELY(atm_is_marked_free(p)))
-		atm_misuse("double free", p);
-	block[0] = head;
-	block[1] = (void *)(atm_free_key ^ (uintptr_t)p);
-	slab->free = p;
-	slab->used_cnt--;
-	if (UNLIKELY(!head || slab->used_cnt == 0))
-		atm_small_freed_slow(heap, slab);
 }
 
+/* Frees a block of this heap's slab; aborts on misuse. */
+static inline void atm_small_free(struct heap *heap, const struct segment *segment, const struct page_run *slab,
+				  void *p)
+{
+	struct magazine *magazine = &heap->magazines[slab->class];
+	uintptr_t **top = magazine->top, *block = p;
+
+	atm_small_check_address(segment, slab, p);
+	if (UNLIKELY(top == magazine->end || *top == block)) {
+		atm_small_free_slow(heap, slab->class, block);
+		return;
+	}
+	top[1] = block;
+	magazine->top = top + 1;
+	block[0] = atm_mark(block);
+}
+
+/* Empties the magazines into the slabs. */
+void atm_magazines_empty(struct heap *heap);
 /* Gives every unused slab back to the runs. */
 void atm_small_trim(struct heap *heap);
 

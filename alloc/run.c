@@ -84,6 +84,7 @@ static void run_init(struct segment *segment, uint32_t page, uint32_t page_cnt, 
 	struct page_run *run = &segment->runs[page];
 
 	run->kind = (uint8_t)kind;
+	run->owner = NULL; /* a slab's is set when the rest of it is */
 	run->page_cnt = page_cnt;
 	segment->head[page] = segment->head[page + page_cnt - 1] = (uint16_t)page;
 	if (kind == RUN_SLAB)
@@ -215,6 +216,7 @@ static void idle_run_take(struct heap *heap, struct page_run *run)
 		heap->quick_page_cnt -= run->page_cnt;
 	}
 	run->kind = RUN_FREE;
+	run->owner = NULL;
 }
 
 /*
@@ -327,6 +329,7 @@ void atm_run_free(struct heap *heap, struct page_run *run)
 	heap->used_page_cnt -= page_cnt;
 	if (run->kind == RUN_USED && bytes > heap->largest_freed_bytes)
 		heap->largest_freed_bytes = bytes;
+	run->owner = NULL;
 	/* A run at the top only lowers it, which is as cheap as the page cache. */
 	if (page_cnt <= QUICK_PAGES_MAX && page + page_cnt < segment->top_page) {
 		if (heap->quick_page_cnt + page_cnt > PAGE_CACHE_PAGES)

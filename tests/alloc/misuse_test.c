@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Misuse ends in one line on stderr and SIGABRT (B71): never in overlapping
- * blocks, never in an unmap of somebody else's memory.
+ * blocks, never in an unmap of somebody else's memory. A second free of a small
+ * block may be seen only when the block would be handed out again.
  */
 #include "tests/alloc/preload.h"
 
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -44,6 +46,21 @@ static void expect_abort(void (*misuse)(size_t), size_t bytes, const char *text)
 		fail_msg("%zu bytes: said '%s', not one line with '%s'", bytes, said, text);
 }
 
+/* Asks for blocks until the double free is seen; no block may come twice. */
+static void use_blocks(size_t bytes)
+{
+	static void *blocks[600];
+
+	if (bytes > 16384)
+		return; /* seen at once */
+	for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks); i++) {
+		blocks[i] = malloc(bytes);
+		for (size_t j = 0; j < i; j++)
+			if (blocks[i] == blocks[j])
+				_exit(3);
+	}
+}
+
 static void free_twice(size_t bytes)
 {
 	char *volatile p = malloc(bytes);
@@ -63,6 +80,7 @@ static void free_twice_later(size_t bytes)
 	free(p);
 	free(q);
 	free(p);
+	use_blocks(bytes);
 }
 
 static void *free_in_thread(void *p)
@@ -80,6 +98,7 @@ static void free_twice_elsewhere(size_t bytes)
 		pthread_create(&thread, NULL, free_in_thread, p);
 		pthread_join(thread, NULL);
 	}
+	use_blocks(bytes);
 }
 
 /* The thread exists before the first free: its creation allocates, and might be given the block. */
@@ -103,6 +122,103 @@ static void free_here_then_elsewhere(size_t bytes)
 	free(p);
 	pthread_barrier_wait(&first_free_done);
 	pthread_join(thread, NULL);
+	use_blocks(bytes);
+}
+
+static void free_elsewhere_then_here(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, free_in_thread, p);
+	pthread_join(thread, NULL);
+	free(p);
+	use_blocks(bytes);
+}
+
+static void write_after_free(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+
+	free(p);
+	memset(p, 1, 8);
+	use_blocks(bytes);
+}
+
+/* A second free anywhere in the life of a small block, with others around it. */
+enum { LIVE_MAX = 700, OLD_CNT = 2000 };
+static struct {
+	char *live[LIVE_MAX], *old[OLD_CNT];
+	size_t live_cnt, old_cnt;
+	unsigned seed;
+} churn;
+
+static unsigned pick(size_t cnt)
+{
+	churn.seed = churn.seed * 1664525 + 1013904223;
+	return (churn.seed >> 8) % (unsigned)cnt;
+}
+
+static bool is_live(const char *p)
+{
+	for (size_t i = 0; i < churn.live_cnt; i++)
+		if (churn.live[i] == p)
+			return true;
+	return false;
+}
+
+static void churn_malloc(size_t bytes)
+{
+	char *p = malloc(bytes);
+
+	if (is_live(p))
+		_exit(3);
+	memset(p, 1, bytes);
+	churn.live[churn.live_cnt++] = p;
+}
+
+static void churn_free(void)
+{
+	size_t at = pick(churn.live_cnt);
+	char *p = churn.live[at];
+
+	churn.live[at] = churn.live[--churn.live_cnt];
+	churn.old[churn.old_cnt++ % OLD_CNT] = p;
+	free(p);
+}
+
+/* Up and down, with another top each time. */
+static void churn_blocks(size_t bytes, unsigned step_cnt)
+{
+	size_t goal = pick(LIVE_MAX);
+
+	for (unsigned i = 0; i < step_cnt; i++) {
+		if (churn.live_cnt == goal)
+			goal = pick(LIVE_MAX);
+		if (churn.live_cnt < goal)
+			churn_malloc(bytes);
+		else
+			churn_free();
+	}
+}
+
+static void free_twice_somewhere(size_t bytes)
+{
+	char *p;
+
+	churn_blocks(bytes, 500 + pick(3000));
+	while (churn.live_cnt > LIVE_MAX / 8)
+		churn_free(); /* so that there are some that are not in use */
+	churn_malloc(bytes);
+	churn_free();
+	do
+		p = churn.old[pick(churn.old_cnt < OLD_CNT ? churn.old_cnt : OLD_CNT)];
+	while (is_live(p));
+	free(p);
+	churn_blocks(bytes, pick(3000));
+	while (churn.live_cnt < LIVE_MAX)
+		churn_malloc(bytes);
+	use_blocks(bytes);
 }
 
 static void free_inside(size_t bytes)
@@ -160,6 +276,21 @@ static void double_frees(void **state)
 		expect_abort(free_twice_elsewhere, sizes[i], "double free");
 		expect_abort(free_here_then_elsewhere, sizes[i], "double free");
 	}
+	expect_abort(free_elsewhere_then_here, 16, "double free");
+	expect_abort(free_elsewhere_then_here, 1000, "double free");
+	expect_abort(write_after_free, 16, "written to after its free");
+	expect_abort(write_after_free, 1000, "written to after its free");
+}
+
+static void double_frees_in_any_state(void **state)
+{
+	static const size_t small[] = {16, 100, 1000, 3000};
+
+	(void)state;
+	for (unsigned i = 0; i < 120; i++) {
+		churn.seed = i * 2654435761u;
+		expect_abort(free_twice_somewhere, small[i % 4], "");
+	}
 }
 
 /* With policy commit off, a freed large block is unmapped: nothing is known of it. */
@@ -198,6 +329,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(double_frees),
+		cmocka_unit_test(double_frees_in_any_state),
 		cmocka_unit_test(double_frees_of_unmapped),
 		cmocka_unit_test(wrong_addresses),
 		cmocka_unit_test(after_realloc),
