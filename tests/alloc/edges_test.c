@@ -155,6 +155,50 @@ static void threads_lose_no_count(void **state)
 	assert_int_equal(child__run(count_requests, NULL), 0);
 }
 
+/*
+ * Requests on both sides of each band's edge: of the edge itself 3 mallocs, 5 of one byte more, so
+ * that a band has 3 of its own upper edge and 5 from above the one below; as many frees; and a realloc each.
+ */
+static void count_bands(void *arg)
+{
+	static const size_t edges[ATM_BAND_CNT - 1] = {64, 256, 1024, 4096, 16384, 131072, 1048576};
+	static const size_t offsets[] = {offsetof(struct atm_requests, malloc_cnt),
+					 offsetof(struct atm_requests, free_cnt),
+					 offsetof(struct atm_requests, realloc_cnt)};
+	uint64_t before[3][ATM_BAND_CNT];
+
+	(void)arg;
+	for (int kind = 0; kind < 3; kind++)
+		for (int band = 0; band < ATM_BAND_CNT; band++)
+			before[kind][band] = preload__band(offsets[kind], band);
+	for (int i = 0; i < ATM_BAND_CNT - 1; i++)
+		for (int k = 0; k < 8; k++) {
+			void *block = malloc(edges[i] + (k >= 3));
+
+			CHILD_CHECK(block);
+			if (k == 0)
+				block = realloc(block, edges[i]);
+			if (k == 3)
+				block = realloc(block, edges[i] + 1);
+			free(block);
+		}
+	for (int band = 0; band < ATM_BAND_CNT; band++) {
+		uint64_t of_edge = band<ATM_BAND_CNT - 1, of_above = band> 0;
+
+		for (int kind = 0; kind < 3; kind++) {
+			uint64_t wanted = kind == 2 ? of_edge + of_above : 3 * of_edge + 5 * of_above;
+
+			CHILD_CHECK(preload__band(offsets[kind], band) - before[kind][band] == wanted);
+		}
+	}
+}
+
+static void requests_are_counted_by_size(void **state)
+{
+	(void)state;
+	assert_int_equal(child__run(count_bands, NULL), 0);
+}
+
 static atomic_bool is_over;
 
 static void do_nothing(void) {}
@@ -247,10 +291,10 @@ static void requests_after_main(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_million_empty_blocks),    cmocka_unit_test(usable_size_is_constant),
-		cmocka_unit_test(blocks_larger_than_memory), cmocka_unit_test(failed_requests_are_not_in_the_books),
-		cmocka_unit_test(threads_lose_no_count),     cmocka_unit_test(handlers_at_exit_beside_fork),
-		cmocka_unit_test(requests_after_main),
+		cmocka_unit_test(a_million_empty_blocks),       cmocka_unit_test(usable_size_is_constant),
+		cmocka_unit_test(blocks_larger_than_memory),    cmocka_unit_test(failed_requests_are_not_in_the_books),
+		cmocka_unit_test(threads_lose_no_count),        cmocka_unit_test(requests_are_counted_by_size),
+		cmocka_unit_test(handlers_at_exit_beside_fork), cmocka_unit_test(requests_after_main),
 	};
 
 	return cmocka_run_group_tests(tests, preload__find, NULL);

@@ -49,8 +49,8 @@ static inline uint64_t preload__calls(enum atm_kind kind)
 	return __atomic_load_n(&preload.counters->live.call_cnt[kind], __ATOMIC_RELAXED);
 }
 
-/* Requests counted so far in all size bands: of malloc and its like, or of free. */
-static inline uint64_t preload__requests(size_t offset)
+/* Requests counted so far in one size band: of malloc and its like, of free, or of realloc. */
+static inline uint64_t preload__band(size_t offset, int band)
 {
 	uint64_t sum = 0;
 
@@ -59,9 +59,18 @@ static inline uint64_t preload__requests(size_t offset)
 									   : &preload.counters->cells[cell].requests;
 		const uint64_t *band_cnt = (const void *)((const char *)requests + offset);
 
-		for (int band = 0; band < ATM_BAND_CNT; band++)
-			sum += band_cnt[band];
+		sum += band_cnt[band];
 	}
+	return sum;
+}
+
+/* The same in all bands. */
+static inline uint64_t preload__requests(size_t offset)
+{
+	uint64_t sum = 0;
+
+	for (int band = 0; band < ATM_BAND_CNT; band++)
+		sum += preload__band(offset, band);
 	return sum;
 }
 

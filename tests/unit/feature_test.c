@@ -134,11 +134,24 @@ static int enter_user_namespace(void)
 static void test_unprivileged(void **state)
 {
 	struct findings findings;
+	char words[64];
+	FILE *file;
+	int mode;
 
 	(void)state;
 	probe_behind(&findings, become_nobody);
 	assert_says(&findings, "CAP_BPF and CAP_PERFMON");
 	assert_says(&findings, "sudo");
+	/* The setting is the reason where it is on. */
+	file = fopen("/proc/sys/kernel/unprivileged_bpf_disabled", "r");
+	if (file && fscanf(file, "%d", &mode) == 1 && mode) {
+		snprintf(words, sizeof(words), "(kernel.unprivileged_bpf_disabled=%d)", mode);
+		assert_says(&findings, words);
+	} else {
+		assert_null(strstr(findings.advice, "unprivileged_bpf_disabled"));
+	}
+	if (file)
+		fclose(file);
 }
 
 static void test_without_caps(void **state)

@@ -191,6 +191,30 @@ static void test_total(void **state)
 	profile__free(profile);
 }
 
+/* By hand: 700 + 5000 * 250 / 1000; 90, of releases before the phase; 60 + 300, as no more than all was in vain. */
+static void test_refault_sum(void **state)
+{
+	struct at_refault_ledger refault = {
+		.kinds = {[AT_RELEASE_DONTNEED] = {1000, 5000, 250, 700},
+			  [AT_RELEASE_FREE] = {0, 0, 40, 90},
+			  [AT_RELEASE_UNMAP] = {10, 300, 30, 60}},
+		.max_ns = 1000,
+		.hist = {[7] = 160, [15] = 160}, /* half of them were away for 7 ns, half for 15 */
+	};
+	struct refault_sum sum = profile__refault_sum(&refault);
+
+	(void)state;
+	assert_int_equal(sum.released_pages, 1010);
+	assert_int_equal(sum.returned_pages, 320);
+	assert_int_equal(sum.wasted_ns, 1950 + 90 + 360);
+	assert_int_equal(profile__away_ns(&refault, 0.5), 7);
+	assert_int_equal(profile__away_ns(&refault, 0.99), 15);
+	refault = (struct at_refault_ledger){0};
+	sum = profile__refault_sum(&refault);
+	assert_int_equal(sum.released_pages + sum.returned_pages + sum.wasted_ns, 0);
+	assert_int_equal(profile__away_ns(&refault, 0.5), 0);
+}
+
 static void test_exactness(void **state)
 {
 	struct profile *profile = profile__new();
@@ -262,6 +286,7 @@ int main(void)
 		cmocka_unit_test(test_zero_durations),
 		cmocka_unit_test(test_adding_classes),
 		cmocka_unit_test(test_total),
+		cmocka_unit_test(test_refault_sum),
 		cmocka_unit_test(test_exactness),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_ownership),
