@@ -16,13 +16,16 @@ enum {
 
 static void __attribute__((format(printf, 2, 3))) warn(struct compare_report *report, const char *fmt, ...)
 {
+	char text[COMPARE_WARNING_BYTES];
 	va_list args;
 
 	if (report->warning_cnt == COMPARE_WARNING_MAX)
 		return;
 	va_start(args, fmt);
-	vsnprintf(report->warnings[report->warning_cnt++], COMPARE_WARNING_BYTES, fmt, args);
+	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
+	/* Names of programs may have anything in them, and may have been cut. */
+	format__escape(text, report->warnings[report->warning_cnt++], COMPARE_WARNING_BYTES);
 }
 
 double render_compare__geometric(const struct compare_report *report, size_t config, enum compare_figure figure)

@@ -3,19 +3,29 @@
 #include "cli/msg.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/format.h"
+
 static int msg_level;
+
+/* Names of files and processes may have anything in them, and go to a terminal. */
+static bool is_plain(const char *text)
+{
+	for (; *text; text++)
+		if (((unsigned char)*text < ' ' && *text != '\t') || (unsigned char)*text > '~')
+			return false;
+	return true;
+}
 
 /* One write for the whole line, so that lines of several processes do not mix. */
 static void msg__print(const char *fmt, va_list args)
 {
-	char line[1024];
-	size_t used;
+	char line[1024], escaped[4096];
 
-	used = (size_t)snprintf(line, sizeof(line), "alloctrace: ");
-	vsnprintf(line + used, sizeof(line) - used, fmt, args);
-	fprintf(stderr, "%s\n", line);
+	vsnprintf(line, sizeof(line), fmt, args);
+	fprintf(stderr, "alloctrace: %s\n", is_plain(line) ? line : format__escape(line, escaped, sizeof(escaped)));
 }
 
 void msg__error(const char *fmt, ...)

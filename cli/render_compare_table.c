@@ -34,9 +34,12 @@ static const enum compare_figure headline[] = {
 	COMPARE_REFAULT, COMPARE_REFAULT_WASTED, COMPARE_LOCK_WAIT,   COMPARE_MINOR_FAULTS};
 enum { HEADLINE_CNT = sizeof(headline) / sizeof(headline[0]) };
 
-static const char *config_name(const struct table *table, size_t config)
+/* Names of commands and allocators may have anything in them. */
+enum { SAFE_BYTES = 1024 };
+
+static const char *config_name(const struct table *table, size_t config, char buf[SAFE_BYTES])
 {
-	return table->report->configs->all[config].name;
+	return format__escape(table->report->configs->all[config].name, buf, SAFE_BYTES);
 }
 
 static const char *format_value(double value, enum compare_unit unit, char buf[FORMAT_BYTES])
@@ -128,10 +131,11 @@ static void print_settings(const struct table *table)
 	const struct compare_report *report = table->report;
 	const struct profile *host = report->shown[0];
 	const char *separator = " ";
+	char name[SAFE_BYTES];
 
 	fprintf(table->out, "%salloctrace %s compare:", table->bold, host->version);
 	for (size_t i = 0; i < report->program_cnt; i++, separator = ", ")
-		fprintf(table->out, "%s%s", separator, report->programs[i].name);
+		fprintf(table->out, "%s%s", separator, format__escape(report->programs[i].name, name, sizeof(name)));
 	fprintf(table->out, "%s\n", table->plain);
 	print_configs(table);
 	print_runs(table);
@@ -170,6 +174,8 @@ static bool print_moved(const struct table *table, size_t config, int sign, cons
 /* Savings beside costs; whether a trade is worth it is not ours to say. */
 static void print_verdicts(const struct table *table)
 {
+	char safe[SAFE_BYTES];
+
 	for (size_t config = 0; config < table->comparison->config_cnt; config++) {
 		bool has_saved = false, has_cost = false;
 
@@ -181,7 +187,7 @@ static void print_verdicts(const struct table *table)
 			has_saved |= direction < 0;
 			has_cost |= direction > 0;
 		}
-		fprintf(table->out, "%-*s", NAME_WIDTH, config_name(table, config));
+		fprintf(table->out, "%-*s", NAME_WIDTH, config_name(table, config, safe));
 		if (!has_saved && !has_cost)
 			fputs(table->report->block_cnt == 1 ? "one run each: what differs may be chance"
 							    : "~ no difference that could not be chance",
@@ -198,6 +204,7 @@ static int print_ranking(const struct table *table)
 {
 	size_t *order = calloc(table->comparison->config_cnt, sizeof(*order));
 	char count[FORMAT_BYTES];
+	char safe[SAFE_BYTES];
 	double last = 0;
 
 	if (!order)
@@ -211,7 +218,7 @@ static int print_ranking(const struct table *table)
 			fprintf(table->out, " (%s) < ", format_value(last, COMPARE_UNIT_CNT, count));
 		else if (i)
 			fputs(" = ", table->out);
-		fputs(config_name(table, order[i]), table->out);
+		fputs(config_name(table, order[i], safe), table->out);
 		last = median;
 	}
 	fprintf(table->out, " (%s)\n", format_value(last, COMPARE_UNIT_CNT, count));
@@ -285,7 +292,7 @@ static void print_figure(const struct table *table, enum compare_figure figure)
 	const struct compare_stat *base = compare__stat(table->comparison, table->comparison->base, figure);
 	enum compare_unit unit = compare__unit(figure);
 	double most = most_of(table->comparison, figure);
-	char name[COMPARE_NAME_BYTES], text[FORMAT_BYTES];
+	char name[COMPARE_NAME_BYTES], text[FORMAT_BYTES], safe[SAFE_BYTES];
 
 	if (!compare__occurs(table->comparison, figure))
 		return;
@@ -302,7 +309,7 @@ static void print_figure(const struct table *table, enum compare_figure figure)
 	for (size_t config = 0; config < table->comparison->config_cnt; config++) {
 		const struct compare_stat *stat = compare__stat(table->comparison, config, figure);
 
-		fprintf(table->out, "  %-*s", NAME_WIDTH - 2, config_name(table, config));
+		fprintf(table->out, "  %-*s", NAME_WIDTH - 2, config_name(table, config, safe));
 		print_bar(table, stat, most);
 		fprintf(table->out, " %14s", format_value(stat->value.median, unit, text));
 		print_interval(table, stat, unit);
@@ -342,12 +349,14 @@ static void print_effects(const struct table *table, enum compare_figure figure)
 
 static int print_program(struct table *table, const struct compare_program *program)
 {
+	char name[SAFE_BYTES], base[SAFE_BYTES];
 	int err = 0;
 
 	table->comparison = program->comparison;
-	fprintf(table->out, "\n%s%s%s, %s, against %s:\n", table->bold, program->name, table->plain,
+	fprintf(table->out, "\n%s%s%s, %s, against %s:\n", table->bold,
+		format__escape(program->name, name, sizeof(name)), table->plain,
 		table->comparison->has_phases ? "calls and kernel time of its measured phase" : "the whole run",
-		config_name(table, table->comparison->base));
+		config_name(table, table->comparison->base, base));
 	print_verdicts(table);
 	if (table->comparison->is_measured[COMPARE_CALLS])
 		err = print_ranking(table);
@@ -365,14 +374,14 @@ static int print_program(struct table *table, const struct compare_program *prog
 static void print_geometric(const struct table *table)
 {
 	const struct compare_report *report = table->report;
-	char name[COMPARE_NAME_BYTES], text[FORMAT_BYTES];
+	char name[COMPARE_NAME_BYTES], text[FORMAT_BYTES], safe[SAFE_BYTES];
 
 	fprintf(table->out, "\n%sgeometric means of the change over %zu scenarios, against %s%s (- where one is 0)\n",
-		table->bold, report->program_cnt, config_name(table, report->base), table->plain);
+		table->bold, report->program_cnt, config_name(table, report->base, safe), table->plain);
 	for (size_t config = 0; config < report->configs->cnt; config++) {
 		if (config == report->base)
 			continue;
-		fprintf(table->out, "%-*s", NAME_WIDTH, config_name(table, config));
+		fprintf(table->out, "%-*s", NAME_WIDTH, config_name(table, config, safe));
 		for (size_t i = 0; i < HEADLINE_CNT; i++) {
 			double mean = render_compare__geometric(report, config, headline[i]);
 

@@ -56,8 +56,8 @@ class Attach:
     def __init__(self, *words, wrapper=(), is_json=True):
         self.output = tempfile.NamedTemporaryFile(prefix="alloctrace-test-")
         self.words = [*wrapper, ALLOCTRACE, "attach", "-v", "-o", self.output.name, *(["-j"] if is_json else []),
-                      *[str(word) for word in words]]
-        self.process = subprocess.Popen(self.words, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+                      *[word if isinstance(word, bytes) else str(word) for word in words]]
+        self.process = subprocess.Popen(self.words, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, errors="replace")
         self.pid = self.process.pid
         self.errors = ""
         self.timer = threading.Timer(TIMEOUT_S, self.process.kill)
@@ -68,7 +68,7 @@ class Attach:
                 break
         else:
             self.end()
-            expect(False, f"{' '.join(self.words)}: not attached: {self.errors}")
+            expect(False, f"{' '.join(map(str, self.words))}: not attached: {self.errors}")
 
     def __enter__(self):
         return self
@@ -88,7 +88,7 @@ class Attach:
         """Its output, when it has ended by itself."""
         self.errors += self.process.stderr.read()
         status = self.process.wait()
-        expect(status == 0, f"{' '.join(self.words)}: status {status}: {self.errors}")
+        expect(status == 0, f"{' '.join(map(str, self.words))}: status {status}: {self.errors}")
         with open(self.output.name, encoding="utf-8") as output:
             return output.read()
 
