@@ -204,7 +204,7 @@ $(O)/saved_fuzz: $(O)/tests/fuzz/saved_fuzz.o $(filter-out $(O)/cli/main.o,$(CLI
 # That of the parsers of foreign ELF files.
 UNWIND_FUZZ := $(O)/tests/fuzz/unwind_table_fuzz
 UNWIND_FUZZ_CFLAGS := -std=gnu11 $(DEFINES) -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
-$(UNWIND_FUZZ): tests/fuzz/unwind_table_fuzz.c cli/elf_image.c cli/lzma_text.c cli/unwind_table.c cli/eh_frame.c cli/eh_cursor.c cli/gopclntab.c cli/symbol_table.c \
+$(UNWIND_FUZZ): tests/fuzz/unwind_table_fuzz.c cli/elf_image.c cli/lzma_text.c cli/unwind_table.c cli/eh_frame.c cli/eh_cursor.c cli/code_rows.c cli/insn.c cli/gopclntab.c cli/symbol_table.c \
 		$(wildcard cli/*.h bpf/callchain.h) $(O)/.flags
 	$(call say,CC,$@)
 	@mkdir -p $(@D)

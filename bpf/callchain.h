@@ -51,9 +51,10 @@ enum at_rule {
 };
 enum at_special {
 	AT_SPECIAL_INVALID = 0,
-	AT_SPECIAL_GO = 1,  /* from a system stack to its goroutine */
-	AT_SPECIAL_PLT = 2, /* CFA = rsp + 8, + 8 more where (pc & 15) >= offset (in bytes) */
-	AT_SPECIAL_BX = 3,  /* CFA = rbx + offset: the loader's lazy binding */
+	AT_SPECIAL_GO = 1,   /* from a system stack to its goroutine */
+	AT_SPECIAL_PLT = 2,  /* CFA = rsp + 8, + 8 more where (pc & 15) >= offset (in bytes) */
+	AT_SPECIAL_BX = 3,   /* CFA = rbx + offset: the loader's lazy binding */
+	AT_SPECIAL_CODE = 4, /* CFA = rsp + offset, by what the code seems to do: a guess */
 };
 /* rbp: 0 = unchanged, AT_RBP_AT_RBP = *rbp, else at CFA - 8 * n. rbx: 0 = unchanged, AT_RBX_LOST, else at CFA - 8 * n.
  */

@@ -318,6 +318,18 @@ static __always_inline bool is_after_call(__u64 ip)
 	       (code[2] == 0xff && (code[3] & 0x38) == 0x10) || (code[1] == 0xff && (code[2] & 0x38) == 0x10);
 }
 
+static __always_inline bool is_guess(__u32 rule)
+{
+	return AT_RULE_TYPE(rule) == AT_RULE_SPECIAL && AT_RULE_SPECIAL_TYPE(rule) == AT_SPECIAL_CODE;
+}
+
+/* The caller of the latest frame, and all that comes of it. */
+static __always_inline void guess_marked(struct walk *walk)
+{
+	if (walk->guess_from > walk->cnt)
+		walk->guess_from = walk->cnt;
+}
+
 /* Without a table: rbp may be a frame pointer. Whatever comes of it is marked as a guess. */
 static __always_inline bool step_guess(struct walk *walk)
 {
@@ -332,8 +344,7 @@ static __always_inline bool step_guess(struct walk *walk)
 		return walk_ends(walk, AT_END_OUTERMOST);
 	if (!is_after_call(ip))
 		return walk_ends(walk, AT_END_NO_TABLE);
-	if (walk->guess_from > walk->cnt)
-		walk->guess_from = walk->cnt;
+	guess_marked(walk);
 	walk->sp = bp + 16;
 	walk->bp = next_bp;
 	walk->has_bx = 0;
@@ -396,6 +407,7 @@ static __always_inline bool find_cfa(struct walk *walk, __u32 rule, __u64 pc, __
 	}
 	switch (AT_RULE_SPECIAL_TYPE(rule)) {
 	case AT_SPECIAL_PLT: *cfa = walk->sp + 8 + ((pc & 15) >= AT_RULE_SPECIAL_OFFSET(rule) ? 8 : 0); return true;
+	case AT_SPECIAL_CODE: *cfa = walk->sp + AT_RULE_SPECIAL_OFFSET(rule) * 8; return true;
 	case AT_SPECIAL_BX:
 		*cfa = walk->bx + AT_RULE_SPECIAL_OFFSET(rule) * 8;
 		return walk->has_bx || walk_ends(walk, AT_END_NO_TABLE);
@@ -426,6 +438,11 @@ static __always_inline bool step_cfa(struct walk *walk, __u32 rule, __u64 pc)
 		return walk_ends(walk, AT_END_STUCK);
 	if (!read_word(walk, cfa - 8, &ip))
 		return walk_ends(walk, AT_END_STACK);
+	if (is_guess(rule)) {
+		if (ip && !is_after_call(ip))
+			return walk_ends(walk, AT_END_NO_TABLE);
+		guess_marked(walk);
+	}
 	if (saved == AT_RBP_AT_RBP) {
 		if (!read_word(walk, bp, &walk->bp))
 			return walk_ends(walk, AT_END_STACK);

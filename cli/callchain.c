@@ -113,6 +113,9 @@ static bool is_allocator_function(const char *name)
 		"shrink_heap",     "arena_get2",
 		"tcache_init",     "__malloc_fork_unlock_child",
 		"munmap_chunk",    "mremap_chunk",
+		"alloc_group",     "alloc_slot",
+		"alloc_meta",      "__malloc_alloc_meta",
+		"get_meta",        "__libc_malloc_impl",
 	};
 	size_t bytes = strcspn(name, "(.@[");
 
@@ -146,8 +149,14 @@ static bool is_loader_module(const char *module)
 {
 	const char *base = callchain__base_name(module);
 
-	return strncmp(base, "ld-linux", 8) == 0 || strncmp(base, "ld-musl", 7) == 0 ||
-	       strncmp(base, "ld.so", 5) == 0 || strncmp(base, "ld-2.", 5) == 0;
+	/* Not musl's, which is its C library, too. */
+	return strncmp(base, "ld-linux", 8) == 0 || strncmp(base, "ld.so", 5) == 0 || strncmp(base, "ld-2.", 5) == 0;
+}
+
+/* The C library and loader in one. Stripped, it does not say which of its functions are malloc's. */
+static bool is_musl_module(const char *module)
+{
+	return strncmp(callchain__base_name(module), "ld-musl", 7) == 0;
 }
 
 /*
@@ -156,6 +165,8 @@ static bool is_loader_module(const char *module)
  */
 static enum callchain_origin origin_of(const struct callchains *chains, const struct callchain_chain *chain)
 {
+	bool is_within_libc = true, is_unsure = false;
+
 	if (!chain->cnt)
 		return CALLCHAIN_UNKNOWN;
 	for (uint32_t i = 0; i < chain->cnt; i++) {
@@ -168,9 +179,13 @@ static enum callchain_origin origin_of(const struct callchains *chains, const st
 			return CALLCHAIN_THREADS;
 		if (frame->module && is_loader_module(frame->module))
 			return CALLCHAIN_LOADER;
+		is_within_libc = is_within_libc && frame->module && is_musl_module(frame->module);
+		is_unsure |= is_within_libc && !frame->function;
 	}
 	/* What a cut chain did not come to may have been an allocator's function. */
-	return chain->end == AT_END_OUTERMOST || chain->end == AT_END_DEEP ? CALLCHAIN_PROGRAM : CALLCHAIN_UNKNOWN;
+	if (is_unsure || (chain->end != AT_END_OUTERMOST && chain->end != AT_END_DEEP))
+		return CALLCHAIN_UNKNOWN;
+	return CALLCHAIN_PROGRAM;
 }
 
 static int compare_paths(const void *a, const void *b)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/code_rows.h"
 #include "cli/eh_frame.h"
 #include "cli/gopclntab.h"
 
@@ -66,6 +67,20 @@ static int finish(struct unwind_draft *draft, struct unwind_table *table)
 	return cnt > ROW_MAX ? -E2BIG : cnt ? 0 : -ENODATA;
 }
 
+/* For the functions that are not in the table so far. */
+static int add_code_rows(struct unwind_table *table, const struct elf_image *image, struct unwind_draft *draft)
+{
+	size_t cnt = draft->cnt;
+	int err = code_rows__read(image, table->rows, table->row_cnt, draft);
+
+	if (err)
+		return err;
+	if (draft->cnt == cnt)
+		return table->row_cnt ? 0 : -ENODATA;
+	unwind_table__free(table);
+	return finish(draft, table);
+}
+
 int unwind_table__build(struct unwind_table *table, const struct elf_image *image)
 {
 	struct unwind_draft draft = {0};
@@ -77,6 +92,8 @@ int unwind_table__build(struct unwind_table *table, const struct elf_image *imag
 	err = go_err && go_err != -ENODATA ? go_err : eh_frame__read(image, &draft);
 	if (!err || err == -ENODATA)
 		err = finish(&draft, table);
+	if (!table->is_go && (!err || err == -ENODATA))
+		err = add_code_rows(table, image, &draft);
 	free(draft.rows);
 	if (err)
 		unwind_table__free(table);

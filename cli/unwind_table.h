@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An object's unwind table, made from its .eh_frame or, for Go, .gopclntab: rows
- * of bpf/callchain.h, sorted by pc, each with another rule than the one before.
- * Reads files that nobody vouches for. Rules that a row cannot express become
- * AT_RULE_NONE, never a wrong one.
+ * An object's unwind table, made from its .eh_frame or, for Go, .gopclntab, or where both lack, from the code itself:
+ * rows of bpf/callchain.h, sorted by pc, each with another rule than the one before. Reads files that nobody vouches
+ * for. Rules that a row cannot express become AT_RULE_NONE, never a wrong one.
  */
 #ifndef ALLOCTRACE_CLI_UNWIND_TABLE_H
 #define ALLOCTRACE_CLI_UNWIND_TABLE_H

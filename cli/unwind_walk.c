@@ -69,6 +69,12 @@ static bool find_piece(struct walk *walk, uint64_t pc)
 	return true;
 }
 
+static void mark_guess(struct walk *walk)
+{
+	if (walk->chain->guess_from > walk->chain->cnt)
+		walk->chain->guess_from = walk->chain->cnt;
+}
+
 static bool step_guess(struct walk *walk)
 {
 	uint64_t next_bp, ip;
@@ -80,8 +86,7 @@ static bool step_guess(struct walk *walk)
 		return ends(walk, AT_END_NO_TABLE);
 	if (!ip)
 		return ends(walk, AT_END_OUTERMOST);
-	if (walk->chain->guess_from > walk->chain->cnt)
-		walk->chain->guess_from = walk->chain->cnt;
+	mark_guess(walk);
 	walk->sp = walk->bp + 16;
 	walk->bp = next_bp;
 	walk->has_bx = false;
@@ -115,6 +120,7 @@ static bool find_cfa(struct walk *walk, uint32_t rule, uint64_t pc, uint64_t *cf
 	}
 	switch (AT_RULE_SPECIAL_TYPE(rule)) {
 	case AT_SPECIAL_PLT: *cfa = walk->sp + 8 + ((pc & 15) >= AT_RULE_SPECIAL_OFFSET(rule) ? 8 : 0); return true;
+	case AT_SPECIAL_CODE: *cfa = walk->sp + AT_RULE_SPECIAL_OFFSET(rule) * 8ull; return true;
 	case AT_SPECIAL_BX:
 		*cfa = walk->bx + AT_RULE_SPECIAL_OFFSET(rule) * 8ull;
 		return walk->has_bx || ends(walk, AT_END_NO_TABLE);
@@ -144,6 +150,8 @@ static bool step_cfa(struct walk *walk, uint32_t rule, uint64_t pc)
 	if (!read_word(walk, cfa - 8, &walk->ip) ||
 	    (saved && !read_word(walk, saved == AT_RBP_AT_RBP ? bp : cfa - saved * 8ull, &walk->bp)))
 		return ends(walk, AT_END_STACK);
+	if (AT_RULE_TYPE(rule) == AT_RULE_SPECIAL && AT_RULE_SPECIAL_TYPE(rule) == AT_SPECIAL_CODE)
+		mark_guess(walk);
 	restore_bx(walk, rule, cfa);
 	walk->sp = cfa;
 	walk->is_return = true;

@@ -159,6 +159,74 @@ def check_generated(folder):
     expect(guessed > 0, "no chain went through generated code")
 
 
+MUSL = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+static char page[4096] __attribute__((aligned(4096)));
+__attribute__((noinline, noclone)) static void advise(void)
+{
+	madvise(page, sizeof(page), MADV_NOHUGEPAGE);
+	__asm__ volatile("" ::: "memory");
+}
+static int compare(const void *a, const void *b)
+{
+	advise();
+	return *(const int *)a - *(const int *)b;
+}
+__attribute__((noinline, noclone)) static void allocating(void)
+{
+	for (int i = 0; i < 13; i++)
+		if (!malloc(7 << 20))
+			abort();
+	__asm__ volatile("" ::: "memory");
+}
+static void *thread_main(void *arg)
+{
+	for (int i = 0; i < 11; i++)
+		advise();
+	return arg;
+}
+int main(void)
+{
+	int pair[2] = {2, 1};
+	pthread_t thread;
+
+	allocating();
+	qsort(pair, 2, sizeof(pair[0]), compare);
+	if (pthread_create(&thread, NULL, thread_main, NULL))
+		return 1;
+	return pthread_join(thread, NULL);
+}
+"""
+
+
+def check_musl(folder, *flags):
+    """A C library without unwind tables: its code says how deep the stack is, and what comes of it is marked as a guess."""
+    program = f"{folder}/chain_musl"
+    subprocess.run(["musl-gcc", "-O2", "-g", "-pthread", "-x", "c", "-", "-o", program, *flags], input=MUSL, text=True, check=True)
+    profile = report([program])
+    asked = [(names, path) for kind in ("mmap.anon", "brk.grow") for names, _, path in paths(profile, kind)
+             if follows(names, ["main", "allocating"])]
+    expect(sum(path["calls"] for _, path in asked) >= CALLS, f"{asked}")
+    for names, path in asked:
+        expect(path["origin"] in ("allocator", "unknown"), f"{names} is by {path['origin']}")
+    found = [(names, path) for names, _, path in paths(profile, CLASS)]
+    sorting = [(names, path) for names, path in found if "compare" in names]
+    threads = [(names, path) for names, path in found if "thread_main" in names]
+    expect(sum(path["calls"] for _, path in sorting) + sum(path["calls"] for _, path in threads) ==
+           sum(path["calls"] for _, path in found), f"{found}")
+    expect(sum(path["calls"] for _, path in threads) == 11 and sorting, f"{found}")
+    for names, path in asked + sorting:
+        expect(names[0] == "_start" and path["end"] == "outermost" and path["guess_from"] >= 1, f"{names}: {path}")
+    for names, path in sorting:
+        expect(follows(names, ["_start", "main", "compare", "advise", "madvise"]), f"{names}")
+    for names, path in threads:
+        expect(path["end"] == "outermost" and "main" not in names and
+               follows(names, ["thread_main", "advise", "madvise"]), f"{names}: {path}")
+
+
 ODD_NAME = "odd; \"name\" \\ \x1b[31m\x01 {x} \u00e4.so"
 
 
@@ -241,6 +309,8 @@ def main():
         case("rust", check_rust, needs=["rustc"])
         case("python", lambda _: check_python())
         case("generated code", check_generated, needs=["javac", "java"])
+        case("musl", check_musl, needs=["musl-gcc"])
+        case("musl static", check_musl, "-static", needs=["musl-gcc"])
         case("odd names", check_odd_names, needs=["go", "strip"])
         case("folded and pprof", check_files, needs=["go"])
     results.exit()
