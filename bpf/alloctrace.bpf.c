@@ -72,16 +72,16 @@ int at_last_tp(void *ctx)
 }
 
 /* Tier 2: the functions of the memory syscalls themselves, of 64-bit and of 32-bit calls. */
-#define SHELLS_FX(word, function, syscall)                           \
-	SEC("?fentry/__x64_sys_" function)                           \
-	int BPF_PROG(at_##word##_fe, struct pt_regs *regs)           \
-	{                                                            \
-		return syscall_enter_fx(regs, syscall);              \
-	}                                                            \
-	SEC("?fexit/__x64_sys_" function)                            \
-	int BPF_PROG(at_##word##_fx, struct pt_regs *regs, long ret) \
-	{                                                            \
-		return call_exit(regs, ret, syscall);                \
+#define SHELLS_FX(word, function, syscall)                                        \
+	SEC("?fentry/__x64_sys_" function)                                        \
+	int BPF_PROG(at_##word##_fe, struct pt_regs *regs)                        \
+	{                                                                         \
+		return syscall_enter_fx(regs, syscall);                           \
+	}                                                                         \
+	SEC("?fexit/__x64_sys_" function)                                         \
+	int BPF_PROG(at_##word##_fx, struct pt_regs *regs, long ret)              \
+	{                                                                         \
+		return call_exit(regs, bpf_get_current_task_btf(), ret, syscall); \
 	}
 SHELLS_FX(mmap, "mmap", AT_SYS_MMAP)
 SHELLS_FX(mprotect, "mprotect", AT_SYS_MPROTECT)

@@ -16,13 +16,13 @@
 
 static __always_inline int fault_begin(void)
 {
-	__u64 ids = bpf_get_current_pid_tgid();
-	__u8 *target = target_of(ids >> 32);
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u8 *target = target_of(task->tgid);
 	struct at_slot *slot;
 
 	if (!target || !*target)
 		return 0;
-	slot = slot_of(bpf_get_current_task_btf(), ids, cfg_is_partial ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
+	slot = slot_of(task, task->pid, cfg_is_partial ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!slot || (cfg_is_partial && !slot->scope))
 		return 0;
 	slot->fault_phase = *target - 1;
@@ -34,8 +34,9 @@ static __always_inline int fault_begin(void)
 /* A fault without a start is not counted here: user space sees it missing in the event's own count. */
 static __always_inline int fault_end(enum at_class class, __u64 addr)
 {
-	__u64 ids = bpf_get_current_pid_tgid(), start_ns, end_ns;
-	struct at_slot *slot = slot_of(bpf_get_current_task_btf(), ids, 0);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct at_slot *slot = slot_of(task, task->pid, 0);
+	__u64 start_ns, end_ns;
 
 	if (!slot || !slot->fault_ns)
 		return 0;
@@ -57,12 +58,13 @@ static __always_inline int fault_end(enum at_class class, __u64 addr)
  */
 static __always_inline int fault_enter_fx(__u32 flags, const struct pt_regs *regs)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct at_slot *slot;
 
 	if (!regs)
 		return 0;
 	if (flags & FAULT_FLAG_TRIED) {
-		slot = slot_of(bpf_get_current_task_btf(), bpf_get_current_pid_tgid(), 0);
+		slot = slot_of(task, task->pid, 0);
 		if (slot && slot->fault_ns)
 			return 0;
 	}

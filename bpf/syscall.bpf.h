@@ -205,10 +205,9 @@ static __always_inline __u64 aux_of(__u32 syscall, struct task_struct *task, con
 }
 
 /* The current thread, of a target process, enters a memory syscall. */
-static __always_inline int call_enter(const struct pt_regs *regs, struct task_struct *task, __u32 tid, __u8 *target,
-				      __u32 syscall)
+static __always_inline int call_enter(const struct pt_regs *regs, struct task_struct *task, __u8 *target, __u32 syscall)
 {
-	struct at_slot *slot = slot_of(task, tid, cfg_is_partial ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct at_slot *slot = slot_of(task, task->pid, cfg_is_partial ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (cfg_is_partial && (!slot || !slot->scope))
 		return 0;
@@ -235,7 +234,6 @@ static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 	struct task_struct *task;
 	__u32 syscall;
 	__u8 *target;
-	__u64 ids;
 
 	if (!is_memory_nr(nr, true)) {
 		rss_last_look(nr);
@@ -243,43 +241,40 @@ static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 			commit_last_look(nr);
 		return 0;
 	}
-	ids = bpf_get_current_pid_tgid();
-	target = target_of(ids >> 32);
+	task = bpf_get_current_task_btf();
+	target = target_of(task->tgid);
 	if (!target || !*target)
 		return 0;
-	task = bpf_get_current_task_btf();
 	if (is_compat(task)) {
 		compat_count(nr);
 		return 0;
 	}
 	syscall = syscall_of_x64(nr);
-	return syscall ? call_enter(regs, task, ids, target, syscall) : 0;
+	return syscall ? call_enter(regs, task, target, syscall) : 0;
 }
 
 /* From the tracepoint of one syscall, which does not fire for 32-bit calls. */
 static __always_inline int syscall_enter_one(void)
 {
-	__u64 ids = bpf_get_current_pid_tgid();
-	__u8 *target = target_of(ids >> 32);
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u8 *target = target_of(task->tgid);
 	const struct pt_regs *regs;
-	struct task_struct *task;
 	__u32 syscall;
 
 	if (!target || !*target)
 		return 0;
-	task = bpf_get_current_task_btf();
 	regs = (const struct pt_regs *)bpf_task_pt_regs(task);
 	syscall = syscall_of_x64(regs->orig_ax);
-	return syscall ? call_enter(regs, task, ids, target, syscall) : 0;
+	return syscall ? call_enter(regs, task, target, syscall) : 0;
 }
 
 /* From the entry of a memory syscall's own function, which no 32-bit call comes through. regs: those of user mode. */
 static __always_inline int syscall_enter_fx(const struct pt_regs *regs, __u32 syscall)
 {
-	__u64 ids = bpf_get_current_pid_tgid();
-	__u8 *target = target_of(ids >> 32);
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u8 *target = target_of(task->tgid);
 
-	return target && *target ? call_enter(regs, bpf_get_current_task_btf(), ids, target, syscall) : 0;
+	return target && *target ? call_enter(regs, task, target, syscall) : 0;
 }
 
 static __always_inline int compat_enter_fx(__u32 syscall)
@@ -310,10 +305,9 @@ static __always_inline int syscall_last_look(void)
 }
 
 /* An exit without an entry: only those that should have had one count. */
-static __always_inline int exit_without_start(const struct task_struct *task, __u32 tgid, struct at_slot *slot,
-					      __u32 syscall)
+static __always_inline int exit_without_start(const struct task_struct *task, struct at_slot *slot, __u32 syscall)
 {
-	__u8 *target = target_of(tgid);
+	__u8 *target = target_of(task->tgid);
 
 	if (!target || !*target || is_compat(task) || (cfg_is_partial && (!slot || !slot->scope)))
 		return 0;
@@ -325,16 +319,15 @@ static __always_inline int exit_without_start(const struct task_struct *task, __
 }
 
 /* The current thread leaves a memory syscall; syscall is AT_SYS_*. */
-static __always_inline int call_exit(const struct pt_regs *regs, long ret, __u32 syscall)
+static __always_inline int call_exit(const struct pt_regs *regs, struct task_struct *task, long ret, __u32 syscall)
 {
-	__u64 ids = bpf_get_current_pid_tgid(), start_ns, end_ns;
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct at_slot *slot = slot_of(task, ids, 0);
+	struct at_slot *slot = slot_of(task, task->pid, 0);
 	struct call call = {};
+	__u64 start_ns, end_ns;
 	__u32 phase, err;
 
 	if (!slot || !slot->start_ns || slot->syscall != syscall)
-		return exit_without_start(task, ids >> 32, slot, syscall);
+		return exit_without_start(task, slot, syscall);
 	end_ns = bpf_ktime_get_ns();
 	start_ns = slot->start_ns;
 	phase = slot->phase;
@@ -347,7 +340,7 @@ static __always_inline int call_exit(const struct pt_regs *regs, long ret, __u32
 	ledgers_exit(regs, ret, slot, call.class, start_ns, end_ns);
 	if (cfg_has_callchains) {
 		callchain_add(WALK_SYSCALL, phase, call.class, at_duration_ns(start_ns, end_ns), err ? 0 : call.bytes);
-		callchain_exit_syscall(slot->syscall, regs, ret, ids >> 32);
+		callchain_exit_syscall(slot->syscall, regs, ret, task->tgid);
 	}
 	return 0;
 }
@@ -356,15 +349,16 @@ static __always_inline int syscall_exit(const struct pt_regs *regs, long ret)
 {
 	__u64 nr = regs->orig_ax;
 
-	return is_memory_nr(nr, false) ? call_exit(regs, ret, syscall_of_x64(nr)) : 0;
+	return is_memory_nr(nr, false) ? call_exit(regs, bpf_get_current_task_btf(), ret, syscall_of_x64(nr)) : 0;
 }
 
 static __always_inline int syscall_exit_one(void)
 {
-	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	struct task_struct *task = bpf_get_current_task_btf();
+	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
 	__u32 syscall = syscall_of_x64(regs->orig_ax);
 
-	return syscall ? call_exit(regs, regs->ax, syscall) : 0;
+	return syscall ? call_exit(regs, task, regs->ax, syscall) : 0;
 }
 
 #endif

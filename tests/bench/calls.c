@@ -2,7 +2,7 @@
 /*
  * The target of tracer_bench.py. Answers each line of standard input, WORKLOAD
  * MS, with one of standard output: it repeats the workload for MS milliseconds in
- * batches and gives the 10th percentile of the batches' means, in ns an
+ * batches and gives the first percentile of the batches' means, in ns an
  * operation; a batch is short, so that other load on the machine hits few of
  * them. Of several threads, spread over the CPUs, it is the mean of theirs.
  */
@@ -135,7 +135,7 @@ static void *work(void *arg)
 		worker->ns[cnt++] = now_ns() - start_ns;
 	} while (cnt < BATCH_MAX && now_ns() < end_ns);
 	qsort(worker->ns, cnt, sizeof(worker->ns[0]), by_value);
-	cnt /= 10;
+	cnt /= 100;
 	worker->op_ns = (double)worker->ns[cnt] / OP_CNT;
 	return NULL;
 }

@@ -45,7 +45,7 @@ MORE_WORKLOADS = ("major", "fork", "madvise2", "madvise4", "madvise8", "start")
 # Not asked of the running target.
 APART = ("bystander", "start")
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-# A tool cannot be asked whether it has attached: it has when it has used no CPU time for so long.
+# A tool cannot be asked whether it has attached: it has when nothing has happened in it for so long.
 IDLE_S = 1
 SETTLE_MAX_S = 30
 
@@ -133,25 +133,33 @@ def finish(target):
 def end(process):
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    try:
+        process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise Unusable("does not end when it is asked to") from None
 
 
-def cpu_ns(pid):
+def activity(pid):
+    """Time that it ran or waited for a CPU, and how many descriptors it has: one more for each probe."""
     with open(f"/proc/{pid}/schedstat", encoding="ascii") as stat:
-        return int(stat.read().split()[0])
+        run_ns, wait_ns, _ = (int(word) for word in stat.read().split())
+    return run_ns + wait_ns, len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def settle(process):
-    """Waits until it is idle: less than a hundredth of the time."""
-    last_ns = 0
+    """Waits until it is idle: it opens nothing, and needs less than a hundredth of the time."""
+    last_ns, last_cnt = 0, 0
     for _ in range(int(SETTLE_MAX_S / IDLE_S)):
         time.sleep(IDLE_S)
         if process.poll() is not None:
             raise Unusable(f"ended with status {process.returncode}")
-        ns = cpu_ns(process.pid)
-        if ns - last_ns < IDLE_S * 1e9 / 100:
+        ns, cnt = activity(process.pid)
+        if ns - last_ns < IDLE_S * 1e9 / 100 and cnt == last_cnt:
             return
-        last_ns = ns
+        last_ns, last_cnt = ns, cnt
+    raise Unusable(f"is still busy after {SETTLE_MAX_S} s")
 
 
 def under_watcher(tool, workloads, ms):
