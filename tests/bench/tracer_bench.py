@@ -240,6 +240,16 @@ def usable_tools(tools):
     return usable
 
 
+def run_rounds(ns, base, workloads, opts):
+    tools = list(ns)
+    for number in range(opts.rounds):
+        first = number % len(tools)
+        for tool in tools[first:] + tools[:first]:
+            bare_ns = bare(workloads, opts.ms)
+            ns[tool].append(measure(tool, workloads, opts.ms))
+            base[tool].append(bare_ns)
+
+
 def print_table(ns, base, tools, workloads):
     print(f"{'added ns':<16}" + "".join(f"{workload:>12}" for workload in workloads))
     print(f"{'(bare)':<16}" + "".join(
@@ -271,12 +281,12 @@ def main():
     if not tools:
         sys.exit("tracer_bench: no tool can be used here")
     ns, base = {tool: [] for tool in tools}, {tool: [] for tool in tools}
-    for number in range(opts.rounds):
-        first = number % len(tools)
-        for tool in tools[first:] + tools[:first]:
-            base[tool].append(bare(workloads, opts.ms))
-            ns[tool].append(measure(tool, workloads, opts.ms))
-    print_table(ns, base, tools, workloads)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        run_rounds(ns, base, workloads, opts)
+    except KeyboardInterrupt:
+        print("interrupted: what there is", file=sys.stderr)
+    print_table(ns, base, [tool for tool in tools if ns[tool]], workloads)
 
 
 main()
