@@ -29,11 +29,11 @@ static int map_named(const char *name, struct bpf_map_info *info)
 	struct dirent *entry;
 	int fd = -1;
 
+	memset(info, 0, sizeof(*info));
 	assert_non_null(dir);
 	while (fd < 0 && (entry = readdir(dir)) != NULL) {
 		uint32_t info_bytes = sizeof(*info);
 
-		memset(info, 0, sizeof(*info));
 		if (!bpf_obj_get_info_by_fd(atoi(entry->d_name), info, &info_bytes) && strcmp(info->name, name) == 0)
 			fd = atoi(entry->d_name);
 	}

@@ -4,8 +4,9 @@
 """Nothing is lost and nothing grows under load (field cases B01, B17, B19, B38, B40, B64).
 
 Every count is known beforehand from stress_calls. AT_STRESS=FACTOR multiplies
-the work: 100 is the full one (5 million pairs a thread, 100,000 processes),
-which takes some minutes; docs/overhead.md says what it found.
+the work: 100 is the full one (5 million pairs a thread, 100,000 processes, 20,000
+threads in sequence), which takes some minutes; docs/overhead.md says what it found.
+Arguments choose cases: pairs, plain, processes, threads, limited, nested, bpftrace.
 """
 import contextlib
 import json
@@ -13,6 +14,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -20,10 +22,12 @@ import time
 from measure import ALLOCTRACE, OUT, PAGE, Results, calls, expect, expect_exact, figure, run
 
 FACTOR = int(os.environ.get("AT_STRESS", "1"))
+KNOWN = os.path.abspath(f"{OUT}/tests/trace/known_calls")
 TARGET = os.path.abspath(f"{OUT}/tests/trace/stress_calls")
 THREADS = 2 * (os.cpu_count() or 1)
 PAIRS = 50021 * FACTOR
 PROCESSES = 1009 * FACTOR
+THREADS_IN_SEQUENCE = 2003 + 200 * FACTOR
 CALLS_EACH = 3  # as in stress_calls.c
 BIG, SMALL = 101, 11
 TIMEOUT_S = 200 + 60 * FACTOR
@@ -59,7 +63,7 @@ class Memory:
             with contextlib.suppress(OSError, StopIteration):
                 with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
                     grandchildren = children.read().split()
-                if not any(os.readlink(f"/proc/{g}/exe") == TARGET for g in grandchildren):
+                if not any(os.readlink(f"/proc/{g}/exe") in (TARGET, KNOWN) for g in grandchildren):
                     continue
                 with open(f"/proc/{pid}/status", encoding="utf-8") as status:
                     return int(next(line for line in status if line.startswith("VmRSS")).split()[1])
@@ -74,19 +78,19 @@ class Memory:
             time.sleep(0.02)
 
 
-def measured(*command, options=()):
+def measured(*command, options=(), program=TARGET):
     """The measured phase of a run of stress_calls that has to be exact."""
-    profile, _ = run([*options, "--", TARGET, *map(str, command)], allocator="system", timeout=TIMEOUT_S)
+    profile, _ = run([*options, "--", program, *map(str, command)], allocator="system", timeout=TIMEOUT_S)
     expect_exact(profile)
     expect(not profile["tool"]["lost"]["never_returned"], f"{profile['tool']}")
     expect(not profile.get("in_flight"), f"in flight: {profile.get('in_flight')}")
     return profile["phases"]["measured"]
 
 
-def measured_flat(*command, options=()):
+def measured_flat(*command, **options):
     """The same, and the tool does not grow meanwhile."""
     with Memory() as memory:
-        phase = measured(*command, options=options)
+        phase = measured(*command, **options)
     expect(memory.first is not None, "the tool's memory was never seen")
     expect(memory.last - memory.first < GROWTH_KB, f"the tool grew from {memory.first} to {memory.last} kB")
     return phase
@@ -155,17 +159,33 @@ def beside_bpftrace():
     check_pairs(phase, THREADS, PAIRS)
 
 
+def thread_sequence():
+    """Each thread makes two calls that fail, and the C library advises its stack away: one stack for all."""
+    phase = measured_flat("threads", THREADS_IN_SEQUENCE, program=KNOWN)
+    got = {name: (stat["calls"], stat["errors"]) for name, stat in phase["classes"].items() if stat["calls"]}
+    for name in ("munmap", "madvise.other"):
+        expect(got[name] == (THREADS_IN_SEQUENCE,) * 2, f"{name}: {got[name]}")
+    expect(got["madvise.dontneed"] == (THREADS_IN_SEQUENCE, 0), f"madvise.dontneed: {got['madvise.dontneed']}")
+    expect(phase["stacks"]["threads"] == THREADS_IN_SEQUENCE, f"{phase['stacks']}")
+
+
 def main():
+    has_bpftrace = shutil.which("bpftrace") and shutil.which("unshare")
+    cases = {
+        "pairs": (f"{THREADS} threads, {PAIRS} pairs each", pairs_on_all_cpus),
+        "plain": ("the same without ledgers", pairs_on_all_cpus, "--no-ledgers"),
+        "processes": (f"{PROCESSES} short processes", short_processes),
+        "threads": (f"{THREADS_IN_SEQUENCE} threads, one after the other", thread_sequence),
+        "limited": ("mmaps refused by RLIMIT_AS", failing_and_good),
+        "nested": ("two alloctraces on the same calls", under_another_alloctrace),
+        "bpftrace": ("bpftrace on the same events", beside_bpftrace),
+    }
     results = Results()
-    results.case(f"{THREADS} threads, {PAIRS} pairs each", pairs_on_all_cpus)
-    results.case("the same without ledgers", pairs_on_all_cpus, "--no-ledgers")
-    results.case(f"{PROCESSES} short processes", short_processes)
-    results.case("mmaps refused by RLIMIT_AS", failing_and_good)
-    results.case("two alloctraces on the same calls", under_another_alloctrace)
-    if shutil.which("bpftrace") and shutil.which("unshare"):
-        results.case("bpftrace on the same events", beside_bpftrace)
-    else:
-        results.skip("bpftrace on the same events", "bpftrace is not installed")
+    for name in sys.argv[1:] or cases:
+        if name == "bpftrace" and not has_bpftrace:
+            results.skip(cases[name][0], "bpftrace is not installed")
+        else:
+            results.case(*cases[name])
     results.exit()
 
 
