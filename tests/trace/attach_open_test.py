@@ -103,6 +103,15 @@ def forked_in_cgroup():
     expect(got == {EACH: 20}, f"processes by calls: {dict(got)}")
 
 
+def empty_group():
+    """Nobody is there, nobody comes: a complete report of nothing."""
+    with cgroup() as place, Attach("--cgroup", place, "-d", "200ms") as attach:
+        report = attach.report(is_ending=False)
+    expect_exact(report)
+    calls = sum(stat["calls"] for stat in report["total"]["classes"].values())
+    expect(report["processes"] == [] and calls == 0, f"{calls} calls, {report['processes']}")
+
+
 def exec_again():
     """A name that comes by exec: from then on, and its row is the first of the process."""
     own = f"at{os.getpid()}x"
@@ -174,6 +183,7 @@ def main():
     if cgroup_root():
         results.case("in a control group", in_cgroup)
         results.case("forked in a control group", forked_in_cgroup)
+        results.case("empty control group", empty_group)
     else:
         results.skip("in a control group", "no control groups of version 2 are mounted, or not for us to change")
     results.case("reused number", reused_number)
