@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/insn.h"
+
 enum go_magic {
 	GO_1_2 = 0xfffffffb,
 	GO_1_16 = 0xfffffffa,
@@ -29,6 +31,7 @@ struct gopclntab {
 	uint64_t func_cnt, text;
 	uint64_t names_at, pcs_at, funcs_at; /* offsets in data */
 	uint64_t base;
+	uint64_t switch_start, switch_end; /* runtime.systemstack */
 };
 
 /* What a function is to the unwinder. */
@@ -172,7 +175,7 @@ static bool read_depths(const struct gopclntab *tab, uint64_t at, uint64_t start
 	return !is_bad;
 }
 
-static void read_func(const struct gopclntab *tab, uint64_t number, struct unwind_draft *draft)
+static void read_func(struct gopclntab *tab, uint64_t number, struct unwind_draft *draft)
 {
 	uint64_t record_at, ignored, field = has_offsets(tab) ? 4 : 8, name_at, depths_at;
 	bool is_bad = false;
@@ -187,6 +190,8 @@ static void read_func(const struct gopclntab *tab, uint64_t number, struct unwin
 	switch (role_of(tab, name_at)) {
 	case GO_OUTERMOST: unwind_draft__add(draft, start - tab->base, AT_RULE_END, false); break;
 	case GO_SWITCH:
+		tab->switch_start = start;
+		tab->switch_end = end;
 		unwind_draft__add(draft, start - tab->base, AT_RULE_OF_SPECIAL(AT_SPECIAL_GO, 0, 0, 0), false);
 		break;
 	default:
@@ -219,20 +224,61 @@ static int go_version(const struct elf_image *image)
 	return major * 100 + minor;
 }
 
-/* Offsets in the runtime's structures g, m and gobuf (runtime/runtime2.go); none for versions that are not known. */
+/* Offsets in the runtime's structures g, m and gobuf (runtime/runtime2.go) before that; none for versions that are not
+ * known. */
 static void layout_of(int version, struct at_go *go)
 {
 	static const struct {
 		int first, last;
 		struct at_go go;
 	} layouts[] = {
-		{118, 119, {.g_m = 48, .m_curg = 192, .sched_sp = 56, .sched_pc = 64, .sched_bp = 104}},
+		{117, 120, {.g_m = 48, .m_curg = 192, .sched_sp = 56, .sched_pc = 64, .sched_bp = 104}},
 	};
 
 	*go = (struct at_go){0};
 	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
 		if (version >= layouts[i].first && version <= layouts[i].last)
 			*go = layouts[i].go;
+}
+
+/*
+ * What runtime.systemstack itself does from Go 1.21 on, so that neither the version nor a table is needed. rax is g,
+ * rbx is m, rdx is the g of the system stack: it loads m from g, compares g with m's current one, and restores rsp and
+ * rbp.
+ */
+bool gopclntab__layout(const uint8_t *code, size_t bytes, struct at_go *go)
+{
+	enum { RAX = 0, RDX = 2, RBX = 3, RSP = 4, RBP = 5, LOAD = 0x8b, COMPARE = 0x3b, LAYOUT_MAX = 4096 };
+	struct insn insn;
+
+	*go = (struct at_go){0};
+	for (size_t at = 0; at < bytes && insn__decode(&insn, code + at, bytes - at); at += insn.bytes) {
+		if (insn.map != INSN_MAP_ONE || !insn.has_modrm || insn.mod == 3 || insn.disp <= 0 ||
+		    insn.disp >= LAYOUT_MAX)
+			continue;
+		if (insn.opcode == LOAD && insn.reg == RBX && insn.rm == RAX && !go->g_m)
+			go->g_m = (uint16_t)insn.disp;
+		/* m's signal stack comes before its current goroutine. */
+		else if (insn.opcode == COMPARE && insn.reg == RAX && insn.rm == RBX)
+			go->m_curg = (uint16_t)insn.disp;
+		else if (insn.opcode == LOAD && insn.reg == RSP && insn.rm == RDX)
+			go->sched_sp = (uint16_t)insn.disp;
+		else if (insn.opcode == LOAD && insn.reg == RBP && insn.rm == RAX)
+			go->sched_bp = (uint16_t)insn.disp;
+	}
+	go->sched_pc = go->sched_sp + 8;
+	return go->g_m && go->m_curg && go->sched_sp && go->sched_bp;
+}
+
+static bool read_layout(const struct elf_image *image, const struct gopclntab *tab, struct at_go *go)
+{
+	enum { SWITCH_MAX_BYTES = 512 };
+	uint64_t bytes = tab->switch_end - tab->switch_start, offset, left_bytes;
+	uint8_t code[SWITCH_MAX_BYTES];
+
+	return bytes && bytes <= sizeof(code) && elf_image__offset(image, tab->switch_start, &offset, &left_bytes) &&
+	       bytes <= left_bytes && !elf_image__read(image, offset, code, bytes) &&
+	       gopclntab__layout(code, bytes, go);
 }
 
 /* The section's contents, to be freed; NULL when there is no table that we know. */
@@ -264,7 +310,8 @@ int gopclntab__read(const struct elf_image *image, struct unwind_draft *draft, s
 	for (uint64_t i = 0; i < tab.func_cnt && !draft->err; i++)
 		read_func(&tab, i, draft);
 	free(data);
-	layout_of(go_version(image), go);
+	if (!read_layout(image, &tab, go))
+		layout_of(go_version(image), go);
 	return draft->err ? draft->err : draft->cnt ? 0 : -ENODATA;
 }
 

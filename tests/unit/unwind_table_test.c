@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "cli/code_rows.h"
+#include "cli/gopclntab.h"
 #include "cli/unwind_table.h"
 
 /* What rows have of rbx. */
@@ -234,6 +235,33 @@ static void test_code_equals_table(void **state)
 			compare_code_with_table(paths[i]);
 }
 
+/* What Go's switch of stacks does to reach its structures, at offsets that no version has. */
+__asm__(".pushsection .rodata\n"
+	"go_switch:\n"
+	"push %rbp\n mov %rsp, %rbp\n mov 16(%rsp), %rdi\n mov %fs:-8, %rax\n"
+	"mov 40(%rax), %rbx\n cmp 88(%rbx), %rax\n je 1f\n mov (%rbx), %rdx\n cmp %rdx, %rax\n je 1f\n"
+	"cmp 328(%rbx), %rax\n jne 1f\n mov %rdx, %r14\n mov 72(%rdx), %rsp\n mov (%rdi), %rdi\n call *%rdi\n"
+	"mov %fs:-8, %rax\n mov 40(%rax), %rbx\n mov 328(%rbx), %rax\n mov 72(%rax), %rsp\n mov 136(%rax), %rbp\n"
+	"movq $0, 72(%rax)\n pop %rbp\n ret\n 1: ud2\n"
+	"go_switch_end:\n"
+	".popsection\n");
+extern const uint8_t go_switch[], go_switch_end[];
+
+static void test_go_layout(void **state)
+{
+	struct at_go go;
+
+	(void)state;
+	assert_true(gopclntab__layout(go_switch, (size_t)(go_switch_end - go_switch), &go));
+	assert_int_equal(go.g_m, 40);
+	assert_int_equal(go.m_curg, 328);
+	assert_int_equal(go.sched_sp, 72);
+	assert_int_equal(go.sched_pc, 80);
+	assert_int_equal(go.sched_bp, 136);
+	/* Half of it does not tell. */
+	assert_false(gopclntab__layout(go_switch, (size_t)(go_switch_end - go_switch) / 2, &go));
+}
+
 static void test_broken_files(void **state)
 {
 	const char *path = "/lib64/ld-linux-x86-64.so.2";
@@ -278,6 +306,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows_equal_libdw),
 		cmocka_unit_test(test_code_equals_table),
+		cmocka_unit_test(test_go_layout),
 		cmocka_unit_test(test_broken_files),
 	};
 
