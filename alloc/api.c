@@ -240,7 +240,8 @@ static size_t free_any(struct heap *heap, void *p)
 	if (UNLIKELY(segment->heap != heap)) {
 		free_foreign(heap, segment, run, p);
 	} else if (LIKELY(run->kind == RUN_SLAB)) {
-		atm_small_free(heap, segment, run, p);
+		atm_small_check_address(segment, run, p);
+		atm_small_free(heap, run->class, p);
 	} else {
 		free_run(heap, run, p);
 	}
@@ -384,12 +385,18 @@ EXPORT void free(void *p)
 	struct heap *heap = atm_heap;
 
 	if (LIKELY(heap && atm_is_in_segment(p))) {
-		/* Pages that no slab lies in lead to a record of another kind, or to none: those have no owner. */
-		struct page_run *run = &segment->runs[segment->head[atm_page_of(segment, p)]];
+		uint32_t offset = (uint32_t)((uintptr_t)p & (SEGMENT_BYTES - 1)), start;
+		struct page_run *run;
 
+		start = segment->head[offset >> atm_page_shift];
+		run = &segment->runs[start];
+		/* Pages that no slab lies in lead to a record of another kind, or to none: those have no owner. */
 		if (LIKELY(run->owner == heap)) {
-			heap->cell->requests.free_cnt[atm_class_band[run->class]]++;
-			atm_small_free(heap, segment, run, p);
+			unsigned class = run->class;
+
+			atm_small_check_offset(run, offset - (start << atm_page_shift), p);
+			heap->cell->requests.free_cnt[atm_class_band[class]]++;
+			atm_small_free(heap, class, p);
 			return;
 		}
 	}

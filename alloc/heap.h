@@ -344,28 +344,30 @@ static inline void *atm_magazine_take(struct heap *heap, unsigned class)
 	return block;
 }
 
-/* Aborts when the pointer, into the slab's pages, is none to a block. */
-static inline void atm_small_check_address(const struct segment *segment, const struct page_run *slab, void *p)
+/* Aborts when there is no block at this offset from the slab's start. */
+static inline void atm_small_check_offset(const struct page_run *slab, uint32_t offset, const void *p)
 {
-	uint32_t offset =
-		(uint32_t)((char *)p - (char *)segment) - ((uint32_t)(slab - segment->runs) << atm_page_shift);
-
 	/* A multiple of block_bytes, exactly, for all offsets in a slab: n * ceil(2^32 / d) mod 2^32 < ceil(2^32 / d).
 	 */
 	if (UNLIKELY(offset * slab->block_recip >= slab->block_recip || offset >= slab->carved_bytes))
 		atm_misuse("free of a pointer into a block", p);
 }
 
-/* Frees a block of this heap's slab; aborts on misuse. */
-static inline void atm_small_free(struct heap *heap, const struct segment *segment, const struct page_run *slab,
-				  void *p)
+static inline void atm_small_check_address(const struct segment *segment, const struct page_run *slab, const void *p)
 {
-	struct magazine *magazine = &heap->magazines[slab->class];
+	uint32_t start = (uint32_t)(slab - segment->runs) << atm_page_shift;
+
+	atm_small_check_offset(slab, (uint32_t)((const char *)p - (const char *)segment) - start, p);
+}
+
+/* Frees a block of one of this heap's slabs. */
+static inline void atm_small_free(struct heap *heap, unsigned class, void *p)
+{
+	struct magazine *magazine = &heap->magazines[class];
 	uintptr_t **top = magazine->top, *block = p;
 
-	atm_small_check_address(segment, slab, p);
 	if (UNLIKELY(top == magazine->end || *top == block)) {
-		atm_small_free_slow(heap, slab->class, block);
+		atm_small_free_slow(heap, class, block);
 		return;
 	}
 	top[1] = block;
