@@ -18,6 +18,7 @@ enum { RBX = 3, RSP = 4, RBP = 5 };
  */
 struct state {
 	uint32_t depth, rbp, rbx;
+	uint32_t is_outermost; /* the program begins there: no caller */
 };
 enum {
 	STATE_NONE = 0,
@@ -45,12 +46,15 @@ struct text {
 
 static uint32_t pack(const struct state *state)
 {
-	return STATE_KNOWN | state->depth | state->rbp << 14 | state->rbx << 22;
+	return STATE_KNOWN | state->depth | state->rbp << 14 | state->rbx << 22 | state->is_outermost << 26;
 }
 
 static struct state unpack(uint32_t word)
 {
-	return (struct state){.depth = word & 0x3fff, .rbp = word >> 14 & 0xff, .rbx = word >> 22 & 0xf};
+	return (struct state){.depth = word & 0x3fff,
+			      .rbp = word >> 14 & 0xff,
+			      .rbx = word >> 22 & 0xf,
+			      .is_outermost = word >> 26 & 1};
 }
 
 static void add_offset(struct text *text, struct offsets *list, uint64_t at)
@@ -72,11 +76,12 @@ static void add_offset(struct text *text, struct offsets *list, uint64_t at)
 }
 
 /* A function begins there: at depth 0, whatever seemed to lead there. */
-static void add_entry(struct text *text, uint64_t at)
+static void add_entry(struct text *text, uint64_t at, bool is_outermost)
 {
-	const struct state state = {0};
+	const struct state state = {.is_outermost = is_outermost};
 
-	if (at >= text->bytes || text->states[at] & STATE_OTHER || text->states[at] == (STATE_BARRIER | pack(&state)))
+	if (at >= text->bytes || text->states[at] & STATE_OTHER ||
+	    (text->states[at] & STATE_BARRIER && text->states[at] & STATE_KNOWN))
 		return;
 	text->states[at] = STATE_BARRIER | pack(&state);
 	text->has_any = true;
@@ -253,7 +258,7 @@ static void follow(struct text *text, uint64_t at)
 	if (is_one && op == 0x8d && insn.is_pc_relative && next + (uint64_t)(int64_t)insn.disp < text->bytes)
 		add_offset(text, &text->pointed, next + (uint64_t)(int64_t)insn.disp);
 	if (is_one && op == 0xe8) {
-		add_entry(text, next + (uint64_t)insn.imm);
+		add_entry(text, next + (uint64_t)insn.imm, false);
 		if (is_padding(text, next))
 			return;
 	}
@@ -276,7 +281,7 @@ static void follow_all(struct text *text)
 		}
 		at = text->pointed.at[--text->pointed.cnt];
 		if (text->states[at] == STATE_NONE)
-			add_entry(text, at);
+			add_entry(text, at, false);
 	}
 }
 
@@ -284,6 +289,8 @@ static uint32_t rule_of(uint32_t word)
 {
 	struct state state = unpack(word & STATE_VALUE);
 
+	if (state.is_outermost)
+		return AT_RULE_END;
 	return AT_RULE_OF_SPECIAL(AT_SPECIAL_CODE, state.depth + 1, state.rbp, state.rbx);
 }
 
@@ -332,7 +339,7 @@ static void add_function(void *data, uint64_t pc, uint64_t bytes)
 		return;
 	if (bytes && end < text->bytes && !(text->states[end] & (STATE_OTHER | STATE_KNOWN)))
 		text->states[end] |= STATE_BARRIER;
-	add_entry(text, pc - text->pc);
+	add_entry(text, pc - text->pc, false);
 }
 
 /* Calls `found` with the pc and the size of each function that has a symbol. */
@@ -369,8 +376,9 @@ static int read_segment(const struct elf_image *image, const Elf64_Phdr *segment
 		text.err = -ENOMEM;
 	if (text.states) {
 		mark_rows(&text, rows, row_cnt);
+		if (image->header.e_entry)
+			add_entry(&text, image->header.e_entry - image->base - text.pc, true);
 		each_function(image, add_function, &text);
-		add_entry(&text, image->header.e_entry - image->base - text.pc);
 		follow_all(&text);
 		if (!text.err && text.has_any)
 			write_rows(&text, draft);

@@ -196,6 +196,16 @@ def check_loaded(folder):
     expect_paths(paths[CLASS], wanted, CALLS, "loader")
 
 
+def check_loading():
+    """What the loader does before the program: its chains begin where the loader does, and none of them is a guess."""
+    _, paths = trace(f"{OUT}/tests/trace/chain_calls", "plain")
+    loading = [(names, path) for name in paths for names, path in paths[name]
+               if path["origin"] == "loader" and not name.startswith("fault")]
+    expect(sum(path["calls"] for _, path in loading) >= 5, f"{loading}")
+    for names, path in loading:
+        expect(names[0] == "_start" and path["end"] == "outermost" and "guess_from" not in path, f"{names}: {path}")
+
+
 LAZY_LIBRARY = """
 #include <sys/mman.h>
 static char page[4096] __attribute__((aligned(4096)));
@@ -258,6 +268,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="alloctrace-test-") as folder:
         results.case("constructor of a library", check_loaded, folder)
         results.case("lazy binding", check_lazy, folder)
+        results.case("loading", check_loading)
     results.exit()
 
 
