@@ -64,7 +64,8 @@ static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0, "Report to FILE (default: -, stdout)", 2},
 	{"save", OPT_SAVE, "FILE", 0, "Save all that was measured, for 'alloctrace report'", 2},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 2},
-	{"ledgers", OPT_LEDGERS, "LIST", 0, "Keep these only: commit, vmas, all, none (default: all)", 3},
+	{"ledgers", OPT_LEDGERS, "LIST", 0,
+	 "Keep these only: commit, vmas, refault, locks, stacks, all, none (default: all)", 3},
 	{"no-ledgers", OPT_NO_LEDGERS, NULL, 0, "Keep none: the cheapest tracing", 3},
 	{"rows", OPT_ROWS, "N", 0, "Threads that are told apart at one time (default: as many as are there, and 4096)",
 	 3},
@@ -180,7 +181,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_LEDGERS:
 		if (ledger__parse(arg, &cmd->opts.ledgers))
 			return 0;
-		msg__error("--ledgers: unknown '%s'; known: commit, vmas (with commas between), all, none", arg);
+		msg__error("--ledgers: unknown '%s'; known: %s (with commas between), all, none", arg, ledger__names());
 		return OPTIONS_SAID;
 	case OPT_SLOTS:
 	case OPT_COLOR: return parse_choice(key, arg, cmd);

@@ -54,6 +54,7 @@ def errors():
     refused(2, "is not a time", "-p", "1", "-d", "0")
     refused(2, "is not a time", "-p", "1", "-i", "5h")
     refused(2, "say what it is", "1234")
+    refused(2, "commit, vmas, refault, locks, stacks", "-p", "1", "--ledgers", "commit,other")
     refused(1, "no such process", "-p", 2 ** 22 + 7)
     refused(1, "no such process", "-t", 2 ** 22 + 7)
     refused(1, "no process has that name", "--name", "no-such-name")
