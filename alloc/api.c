@@ -191,15 +191,22 @@ static struct large *large_or_abort(const void *p)
 /* Usable size; aborts for a pointer that is no block. Works from any thread for a block in use. */
 static size_t usable_bytes(void *p)
 {
+	struct segment *segment = atm_segment_of(p);
 	struct page_run *run;
 
 	if (!atm_is_in_segment(p))
 		return large_or_abort(p)->map_bytes;
-	run = run_of(atm_segment_of(p), p);
-	if (run->kind == RUN_SLAB)
+	run = run_of(segment, p);
+	if (run->kind == RUN_SLAB) {
+		atm_small_check_address(segment, run, p);
+		if (UNLIKELY(*(uintptr_t *)p == atm_mark(p) || atm_small_is_marked(p)))
+			atm_misuse("use after free", p);
 		return run->block_bytes;
+	}
 	if (run->kind != RUN_USED)
 		atm_misuse("use after free", p);
+	if (UNLIKELY(p != atm_run_addr(run)))
+		atm_misuse("use of a pointer into a block", p);
 	return (size_t)run->page_cnt << atm_page_shift;
 }
 
@@ -497,8 +504,10 @@ EXPORT int posix_memalign(void **out, size_t align, size_t bytes)
 	if (align % sizeof(void *) || align == 0 || align & (align - 1))
 		return EINVAL;
 	p = aligned(align, bytes);
-	if (!p)
+	if (!p) {
+		errno = ENOMEM; /* as glibc, whose callers look at it */
 		return ENOMEM;
+	}
 	*out = p;
 	return 0;
 }
@@ -522,15 +531,17 @@ EXPORT size_t malloc_usable_size(void *p)
 	return p ? usable_bytes(p) : 0;
 }
 
+/* Of the caller's size only that is known to be wrong which the block cannot have served. */
 EXPORT void free_sized(void *p, size_t bytes)
 {
-	(void)bytes;
+	if (UNLIKELY(p && usable_bytes(p) < bytes))
+		atm_misuse("free_sized with a size that is not the block's", p);
 	free(p);
 }
 
 EXPORT void free_aligned_sized(void *p, size_t align, size_t bytes)
 {
-	(void)align;
-	(void)bytes;
-	free(p);
+	if (UNLIKELY(align && (uintptr_t)p & (align - 1)))
+		atm_misuse("free_aligned_sized with an alignment that is not the block's", p);
+	free_sized(p, bytes);
 }

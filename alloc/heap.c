@@ -280,8 +280,8 @@ void atm_heap_sums(struct heap_sums *sums)
 
 static void fork_prepare(void)
 {
-	atm_lock_acquire(&shared_lock);
-	atm_lock_acquire(&heaps_lock);
+	atm_lock_fork_prepare(&shared_lock);
+	atm_lock_fork_prepare(&heaps_lock);
 	atm_reclaim_fork_prepare();
 	atm_stack_fork_prepare();
 	atm_large_fork_prepare();
@@ -294,8 +294,8 @@ static void fork_parent(void)
 	atm_large_fork_parent();
 	atm_stack_fork_parent();
 	atm_reclaim_fork_parent();
-	atm_lock_release(&heaps_lock);
-	atm_lock_release(&shared_lock);
+	atm_lock_fork_parent(&heaps_lock);
+	atm_lock_fork_parent(&shared_lock);
 }
 
 /*
@@ -309,8 +309,8 @@ static void fork_child(void)
 	atm_large_fork_child();
 	atm_stack_fork_child();
 	atm_reclaim_fork_child();
-	atm_lock_reset(&heaps_lock);
-	atm_lock_reset(&shared_lock);
+	atm_lock_fork_child(&heaps_lock);
+	atm_lock_fork_child(&shared_lock);
 	for (struct heap *heap = all_heaps; heap; heap = heap->next_heap)
 		if (heap != atm_heap)
 			atomic_store_explicit(&heap->remote_large, ATM_REMOTE_CLOSED, memory_order_relaxed);

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -96,10 +97,14 @@ EXPORT int malloc_info(int options, FILE *stream)
 		       : 0;
 }
 
+/* No cancellation point, as glibc's. */
 EXPORT void malloc_stats(void)
 {
 	struct mallinfo2 info = mallinfo2();
+	int state;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	fprintf(stderr, "atmalloc: heaps: %zu bytes committed, %zu used; mappings of their own: %zu, %zu bytes\n",
 		info.arena, info.uordblks, info.hblks, info.hblkhd);
+	pthread_setcancelstate(state, &state);
 }

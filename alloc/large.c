@@ -428,15 +428,15 @@ uint64_t atm_large_bytes(void)
 
 void atm_large_fork_prepare(void)
 {
-	atm_lock_acquire(&large_lock);
+	atm_lock_fork_prepare(&large_lock);
 }
 
 void atm_large_fork_parent(void)
 {
-	atm_lock_release(&large_lock);
+	atm_lock_fork_parent(&large_lock);
 }
 
 void atm_large_fork_child(void)
 {
-	atm_lock_reset(&large_lock);
+	atm_lock_fork_child(&large_lock);
 }

@@ -37,15 +37,15 @@ out:
 
 void atm_meta_fork_prepare(void)
 {
-	atm_lock_acquire(&meta_lock);
+	atm_lock_fork_prepare(&meta_lock);
 }
 
 void atm_meta_fork_parent(void)
 {
-	atm_lock_release(&meta_lock);
+	atm_lock_fork_parent(&meta_lock);
 }
 
 void atm_meta_fork_child(void)
 {
-	atm_lock_reset(&meta_lock);
+	atm_lock_fork_child(&meta_lock);
 }

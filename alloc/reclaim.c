@@ -109,18 +109,18 @@ void atm_reclaim_start(void)
 
 void atm_reclaim_fork_prepare(void)
 {
-	atm_lock_acquire(&reclaim_lock);
+	atm_lock_fork_prepare(&reclaim_lock);
 }
 
 void atm_reclaim_fork_parent(void)
 {
-	atm_lock_release(&reclaim_lock);
+	atm_lock_fork_parent(&reclaim_lock);
 }
 
 /* The thread stayed in the parent; the next mapping that is held starts one here. */
 void atm_reclaim_fork_child(void)
 {
-	atm_lock_reset(&reclaim_lock);
+	atm_lock_fork_child(&reclaim_lock);
 	if (atomic_load_explicit(&thread_state, memory_order_relaxed) == THREAD_RUNS)
 		atomic_store_explicit(&thread_state, THREAD_NONE, memory_order_relaxed);
 }

@@ -152,6 +152,13 @@ static struct page_run *alloc_from_any_top(struct heap *heap, uint32_t page_cnt,
 	return NULL;
 }
 
+static struct page_run *alloc_from_new(struct heap *heap, uint32_t page_cnt, enum run_kind kind, size_t *dirty_bytes)
+{
+	struct segment *segment = atm_segment_new(heap, page_cnt);
+
+	return segment ? alloc_from_top(heap, segment, page_cnt, kind, dirty_bytes) : NULL;
+}
+
 static void quick_flush(struct heap *heap);
 
 struct page_run *atm_run_alloc(struct heap *heap, uint32_t page_cnt, enum run_kind kind, size_t *dirty_bytes)
@@ -173,11 +180,13 @@ struct page_run *atm_run_alloc(struct heap *heap, uint32_t page_cnt, enum run_ki
 	run = alloc_from_bins(heap, page_cnt, kind);
 	if (!run)
 		run = alloc_from_any_top(heap, page_cnt, kind, dirty_bytes);
-	if (UNLIKELY(!run)) {
-		struct segment *segment = atm_segment_new(heap, page_cnt);
-
-		if (segment)
-			run = alloc_from_top(heap, segment, page_cnt, kind, dirty_bytes);
+	if (UNLIKELY(!run))
+		run = alloc_from_new(heap, page_cnt, kind, dirty_bytes);
+	/* What policy commit holds may be what is missing. */
+	if (UNLIKELY(!run) && atm_commit_release_all(heap)) {
+		run = alloc_from_any_top(heap, page_cnt, kind, dirty_bytes);
+		if (!run)
+			run = alloc_from_new(heap, page_cnt, kind, dirty_bytes);
 	}
 	if (UNLIKELY(!run && heap->quick_page_cnt)) {
 		quick_flush(heap);

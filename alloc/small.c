@@ -61,6 +61,7 @@ static void partial_remove(struct heap *heap, struct page_run *slab)
 	slab->is_listed = false;
 }
 
+/* Where memory is short, as small as it may be: a request must not fail while a longer one would be served. */
 static struct page_run *slab_new(struct heap *heap, unsigned class)
 {
 	size_t block_bytes = atm_class_bytes(class), dirty_bytes;
@@ -69,10 +70,13 @@ static struct page_run *slab_new(struct heap *heap, unsigned class)
 
 	if (bytes < SLAB_MIN_BYTES)
 		bytes = SLAB_MIN_BYTES;
-	bytes = atm_page_round(bytes);
-	slab = atm_run_alloc(heap, (uint32_t)(bytes >> atm_page_shift), RUN_SLAB, &dirty_bytes);
-	if (!slab)
-		return NULL;
+	for (bytes = atm_page_round(bytes);; bytes = atm_page_round(bytes / 2)) {
+		slab = atm_run_alloc(heap, (uint32_t)(bytes >> atm_page_shift), RUN_SLAB, &dirty_bytes);
+		if (LIKELY(slab))
+			break;
+		if (bytes == atm_page_bytes || bytes / 2 < block_bytes)
+			return NULL;
+	}
 	slab->class = (uint8_t) class;
 	slab->is_listed = false;
 	slab->block_bytes = (uint32_t)block_bytes;

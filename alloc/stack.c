@@ -489,12 +489,12 @@ static bool create(pthread_t *thread, const pthread_attr_t *attr, union start st
 
 void atm_stack_fork_prepare(void)
 {
-	atm_lock_acquire(&lock);
+	atm_lock_fork_prepare(&lock);
 }
 
 void atm_stack_fork_parent(void)
 {
-	atm_lock_release(&lock);
+	atm_lock_fork_parent(&lock);
 }
 
 static void orphan_all(struct stack *at)
@@ -516,7 +516,7 @@ void atm_stack_fork_child(void)
 				      memory_order_relaxed);
 	leaving = (struct stack_list){0};
 	orphan_all(tree);
-	atm_lock_reset(&lock);
+	atm_lock_fork_child(&lock);
 }
 
 /* --- Exported --------------------------------------------------------------- */

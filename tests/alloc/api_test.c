@@ -166,9 +166,10 @@ static void odd_alignments(void **state)
 	assert_int_equal(posix_memalign(&p, 24, 8), EINVAL);
 	assert_int_equal(posix_memalign(&p, 4, 8), EINVAL);
 	assert_int_equal(posix_memalign(&p, 0, 8), EINVAL);
-	assert_int_equal(posix_memalign(&p, 64, half_max), ENOMEM);
-	assert_ptr_equal(p, (void *)4711);
 	assert_int_equal(errno, 4711);
+	assert_int_equal(posix_memalign(&p, 64, half_max), ENOMEM);
+	assert_int_equal(errno, ENOMEM); /* as glibc */
+	assert_ptr_equal(p, (void *)4711);
 }
 
 static void all_alignments(void **state)
@@ -396,6 +397,60 @@ static void little_address_space(void **state)
 	}
 }
 
+/*
+ * Fills what RLIMIT_AS allows with equal blocks; once a slab's block is refused, there must be no pages left either,
+ * nor memory that policy commit holds.
+ */
+static void fill_address_space(void *arg)
+{
+	static const size_t small[] = {16, 80, 640, 1000, 2500, 5000}, longer[] = {20000, 40000, 262144};
+	struct rlimit limit = {192 << 20, 192 << 20};
+	bool has_failed = false;
+
+	if (setrlimit(RLIMIT_AS, &limit))
+		_exit(10);
+	free(malloc(16 << 20));
+	while (malloc(*(const size_t *)arg))
+		;
+	for (size_t i = 0; i < sizeof(small) / sizeof(*small); i++)
+		has_failed |= !malloc(small[i]);
+	for (size_t i = 0; i < sizeof(longer) / sizeof(*longer); i++)
+		if (malloc(longer[i]) && has_failed)
+			_exit(20 + (int)i);
+}
+
+static void no_request_fails_before_a_longer_one(void **state)
+{
+	static const size_t fills[] = {1000, 4104, 12000, 100000, 1 << 20};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(fills) / sizeof(*fills); i++)
+		assert_int_equal(child__run(fill_address_space, (void *)&fills[i]), 0);
+}
+
+/* Not a cancellation point, as glibc's: the line comes whole. */
+static void *say_figures(void *arg)
+{
+	pthread_cancel(pthread_self());
+	malloc_stats();
+	*(bool *)arg = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+static void figures_of_a_cancelled_thread(void **state)
+{
+	bool is_said = false;
+	pthread_t thread;
+	void *result;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, say_figures, &is_said), 0);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_true(is_said);
+	assert_ptr_equal(result, PTHREAD_CANCELED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +469,8 @@ int main(void)
 		cmocka_unit_test(libc_functions_use_us),
 		cmocka_unit_test(side_entries),
 		cmocka_unit_test(little_address_space),
+		cmocka_unit_test(no_request_fails_before_a_longer_one),
+		cmocka_unit_test(figures_of_a_cancelled_thread),
 	};
 
 	return cmocka_run_group_tests(tests, preload__find, NULL);

@@ -267,6 +267,65 @@ static void realloc_freed(size_t bytes)
 	p = realloc(p, bytes * 2);
 }
 
+static void usable_size_of_freed(size_t bytes)
+{
+	char *volatile p = malloc(bytes), *volatile keep = malloc(bytes);
+
+	(void)keep;
+	free(p);
+	bytes = malloc_usable_size(p);
+}
+
+static void usable_size_inside(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+
+	bytes = malloc_usable_size(p + 16);
+}
+
+static void realloc_freed_in_place(size_t bytes)
+{
+	char *volatile p = malloc(bytes), *volatile keep = malloc(bytes);
+
+	(void)keep;
+	free(p);
+	p = realloc(p, bytes);
+}
+
+static void realloc_inside(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+
+	p = realloc(p + 16, bytes);
+}
+
+/* The C library may not have it yet. */
+static void (*free_sized_of_ours)(void *p, size_t bytes);
+static void (*free_aligned_sized_of_ours)(void *p, size_t align, size_t bytes);
+
+static void free_sized_too_long(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+
+	free_sized_of_ours(p, malloc_usable_size(p) + 1);
+}
+
+static void free_sized_twice(size_t bytes)
+{
+	char *volatile p = malloc(bytes), *volatile keep = malloc(bytes);
+
+	(void)keep;
+	free_sized_of_ours(p, bytes);
+	free_sized_of_ours(p, bytes);
+}
+
+static void free_aligned_sized_elsewhere(size_t bytes)
+{
+	char *volatile p = malloc(bytes);
+
+	free_aligned_sized_of_ours(p, (size_t)1 << 46, bytes);
+}
+
 static void double_frees(void **state)
 {
 	(void)state;
@@ -325,6 +384,37 @@ static void after_realloc(void **state)
 	expect_abort(realloc_freed, 8 << 20, "use after free");
 }
 
+/* What takes a block without freeing it knows a wrong one, too. */
+static void uses(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		expect_abort(usable_size_of_freed, sizes[i], "after free");
+		expect_abort(realloc_freed_in_place, sizes[i], "after free");
+		if (sizes[i] > 16) {
+			expect_abort(usable_size_inside, sizes[i], "block");
+			expect_abort(realloc_inside, sizes[i], "block");
+		}
+	}
+}
+
+static void sized_frees(void **state)
+{
+	(void)state;
+	*(void **)&free_sized_of_ours = dlsym(RTLD_DEFAULT, "free_sized");
+	*(void **)&free_aligned_sized_of_ours = dlsym(RTLD_DEFAULT, "free_aligned_sized");
+	assert_true(free_sized_of_ours && free_aligned_sized_of_ours);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		free_sized_of_ours(malloc(sizes[i]), sizes[i]);
+		free_aligned_sized_of_ours(aligned_alloc(64, sizes[i]), 64, sizes[i]);
+		expect_abort(free_sized_too_long, sizes[i], "free_sized");
+		expect_abort(free_sized_twice, sizes[i], "free");
+		expect_abort(free_aligned_sized_elsewhere, sizes[i], "free_aligned_sized");
+	}
+	free_sized_of_ours(NULL, 100);
+	free_aligned_sized_of_ours(NULL, 64, 128);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -333,6 +423,8 @@ int main(void)
 		cmocka_unit_test(double_frees_of_unmapped),
 		cmocka_unit_test(wrong_addresses),
 		cmocka_unit_test(after_realloc),
+		cmocka_unit_test(uses),
+		cmocka_unit_test(sized_frees),
 	};
 
 	return cmocka_run_group_tests(tests, preload__find, NULL);

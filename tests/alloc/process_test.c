@@ -3,6 +3,7 @@
  * The allocator at the edges of threads and processes: fork with other threads
  * inside malloc (B35), vfork and posix_spawn (B77), malloc and free in the last
  * destructors (B37), heaps of dead threads, the map count limit (A37, B41).
+ * timeout: 240
  */
 #include "tests/alloc/preload.h"
 
@@ -10,11 +11,13 @@
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 #define FORKER_CNT 4
 #define FORK_CNT 125
@@ -136,6 +139,50 @@ static void spawn_while_others_allocate(void **state)
 	pthread_join(churner, NULL);
 }
 
+#define HANDLER_FORK_CNT 199
+static volatile sig_atomic_t handler_fork_cnt;
+
+static void fork_in_handler(int signal)
+{
+	int status;
+	pid_t pid = fork();
+
+	(void)signal;
+	if (pid == 0)
+		_exit(0);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+		_exit(20);
+	handler_fork_cnt++;
+}
+
+/* Most of the time is spent where the library holds a lock: in new mappings and their records. */
+static void allocate_under_signals(void *arg)
+{
+	struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
+	struct sigaction action = {.sa_handler = fork_in_handler};
+
+	(void)arg;
+	if (preload.set_policy("none") || sigaction(SIGPROF, &action, NULL) || setitimer(ITIMER_PROF, &often, NULL))
+		_exit(10);
+	while (handler_fork_cnt < HANDLER_FORK_CNT) {
+		void *volatile p = malloc(2 << 20), *volatile q = malloc(300000), *volatile r = malloc(50);
+
+		p = realloc(p, 3 << 20);
+		free(r);
+		free(q);
+		free(p);
+	}
+	if (setitimer(ITIMER_PROF, &never, NULL))
+		_exit(11);
+}
+
+/* As in glibc, where malloc and free may be what the signal has interrupted. */
+static void fork_in_signal_handlers(void **state)
+{
+	(void)state;
+	assert_int_equal(child__run(allocate_under_signals, NULL), 0);
+}
+
 static pthread_key_t late_key;
 static atomic_int late_cnt;
 
@@ -232,8 +279,14 @@ static void map_count_limit(void **state)
 	(void)state;
 	if (pid == 0) {
 		unsigned char *blocks[20], *large, *p;
+		void *small[1000];
 
 		preload.set_policy("none");
+		/* A forked child's memory may not merge with what is committed later: enough is committed before. */
+		for (int i = 0; i < 1000; i++)
+			small[i] = malloc(100);
+		for (int i = 0; i < 1000; i++)
+			free(small[i]);
 		/* Neighbours, so that an unmap in the middle needs one more map entry. */
 		for (int i = 0; i < 20; i++)
 			blocks[i] = malloc(2 << 20);
@@ -267,11 +320,9 @@ static void map_count_limit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fork_while_others_allocate),
-		cmocka_unit_test(spawn_while_others_allocate),
-		cmocka_unit_test(allocation_in_last_destructors),
-		cmocka_unit_test(heaps_of_dead_threads_are_reused),
-		cmocka_unit_test(map_count_limit),
+		cmocka_unit_test(fork_while_others_allocate),       cmocka_unit_test(spawn_while_others_allocate),
+		cmocka_unit_test(fork_in_signal_handlers),          cmocka_unit_test(allocation_in_last_destructors),
+		cmocka_unit_test(heaps_of_dead_threads_are_reused), cmocka_unit_test(map_count_limit),
 	};
 
 	return cmocka_run_group_tests(tests, preload__find, NULL);
