@@ -28,7 +28,7 @@ class Job:
 
     def __init__(self, name, command, timeout_s=120):
         self.name, self.command, self.timeout_s = name, command, timeout_s
-        self.status, self.output = None, ""
+        self.status, self.output, self.ended_s = None, "", 0  # seconds since the boot
 
 
 def need_tools():
@@ -115,7 +115,7 @@ def _script(jobs):
     """What the machine runs: each job between two lines that say so."""
     lines = []
     for job in jobs:
-        lines += [f"echo '@begin {job.name}'", f"( {job.command} ) 2>&1 </dev/null", f"echo '@end {job.name}' $?"]
+        lines += [f"echo '@begin {job.name}'", f"( {job.command} ) 2>&1 </dev/null", f"echo '@end {job.name}' $? $(cut -d. -f1 /proc/uptime)"]
     return "\n".join(lines) + "\n"
 
 
@@ -124,8 +124,8 @@ def _read(path, jobs):
     by_name = {job.name: job for job in jobs}
     with open(path, encoding="utf-8", errors="replace") as log:
         text = log.read().replace("\r", "")
-    for name, output, status in re.findall(r"^@begin (.+)\n((?s:.*?))^@end \1 (\d+)$", text, re.M):
-        by_name[name].output, by_name[name].status = output, int(status)
+    for name, output, status, ended_s in re.findall(r"^@begin (.+)\n((?s:.*?))^@end \1 (\d+) (\d+)$", text, re.M):
+        by_name[name].output, by_name[name].status, by_name[name].ended_s = output, int(status), int(ended_s)
     # What was at work when the machine ended.
     for name in re.findall(r"^@begin (.+)$", text, re.M)[-1:]:
         if by_name[name].status is None:

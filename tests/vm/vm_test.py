@@ -6,6 +6,8 @@
 On each kernel and in each tier that it has, the tests of tests/trace that need no interpreter are run, and programs
 whose calls are known are traced: calls, errors, bytes, faults and ledgers of their measured phase must be the same
 in every tier and on every kernel, this one included, but for DIFFERENCES.
+
+AT_VM_ARGS adds boot parameters; with preempt=full there is no tier 2. AT_VM_JOBS runs only jobs whose name matches it.
 """
 import json
 import os
@@ -17,19 +19,27 @@ import vm
 
 # Package, and the name that results go by.
 KERNELS = (("linux-image-cloud-amd64", "6.1"), ("linux-image-6.12-cloud-amd64", "6.12"))
-TIERS = (1, 2)
+ARGS = os.environ.get("AT_VM_ARGS", "")
+JOBS = re.compile(os.environ.get("AT_VM_JOBS", ""))
+TIERS = (1,) if "preempt=full" in ARGS else (1, 2)
 
 # The tests, and which of their cases: programs load slowly under emulation. Both slot layouts occur in each tier.
 COMMIT_CASES = ("test_known_charges", "test_fork", "test_storm", "test_live_target", "test_vmas")
-# In tier 2 those that pass through its own programs; the others ask what both tiers have in common.
+# In each tier those that pass through what the tier, and the kernel, have of their own; the others ask what all have in common.
 TIER2_CASES = ("test_classes", "test_failing_calls", "test_migration", "test_int80", "test_32bit_program", "test_following",
                "test_exec_from_thread", "test_killed", "test_kernel_mode_faults", "test_faults_equal_rusage", "test_in_flight")
+TIER1_CASES = (*TIER2_CASES, "test_leader_exits_first", "test_populate_has_no_faults", "test_exit_without_entry", "test_hidden_faults")
 TESTS = {
-    1: [("tracer_test", "*_array")] + [("commit_test", f"{case}_storage") for case in COMMIT_CASES],
+    1: [("tracer_test", f"{case}_array") for case in TIER1_CASES] + [("commit_test", f"{case}_storage") for case in COMMIT_CASES],
     2: [("tracer_test", f"{case}_storage") for case in TIER2_CASES] + [("commit_test", f"{case}_array") for case in COMMIT_CASES],
 }
 FILES = ("alloctrace", "libatmalloc.so", "scenarios/scenarios.tsv", "tests/trace/tracer_test",
-         "tests/trace/known_calls", "tests/trace/static_once", "tests/trace/m32_calls", "tests/trace/commit_test", "tests/trace/commit_calls")
+         "tests/trace/known_calls", "tests/trace/static_once", "tests/trace/m32_calls", "tests/trace/commit_test",
+         "tests/trace/commit_calls", "tests/trace/place_calls", "tests/trace/chain_calls")
+
+# Those on the tracepoints of all syscalls.
+SYSCALL_PROGRAMS = {"at_enter_btf", "at_exit_btf"}
+PID_MAX = 4194304
 
 # Tuned so that nothing depends on the memory and the CPUs of the machine.
 TUNE = "commit_batch=100000,commit_hold=100000"
@@ -40,9 +50,25 @@ COMPARED = {
     "commit_storm all": ("--policy=all", "--tune=" + TUNE, "commit_storm", "--processes", "3", "--iterations", "101"),
     "trim_loop none": ("--policy=none", "trim_loop", "--iterations", "101", "--touch"),
     "trim_mixed all": ("--policy=all", "trim_mixed", "--blocks", "301"),
+    **{pattern: ("--allocator=system", "--", "{at}/tests/trace/place_calls", pattern, n)
+       for pattern, n in (("scattered", "11"), ("unmap-elsewhere", "23"), ("stacks", "31"), ("wait", "1"))},
+    "callchain": ("--allocator=system", "--callchain", "--", "{at}/tests/trace/chain_calls", "plain"),
+}
+CHAIN = ("madvise.nohugepage", ["main", "plain", "middle", "inner", "advise"])
+
+# What is known beforehand: of place_calls see refault_test.py and stacks_test.py.
+KNOWN = {
+    "scattered": {"refault.dontneed.released_pages": 11 * 18, "refault.dontneed.returned_pages": 11 * 18},
+    "unmap-elsewhere": {"refault.unmap.released_pages": 23 * 37, "refault.unmap.returned_pages": 23 * 37},
+    "stacks": {"stacks.threads": 31, "stacks.foreign_threads": 0, "stacks.calls": 4 * 31, "stacks.charged_pages": 61 * 31,
+               "stacks.uncharged_pages": 61 * 31, "stacks.touched_pages": 7 * 31},
+    "wait": {"locks.mmap_write": True, "mprotect.other.lock_waits": True},
+    "callchain": {" > ".join(CHAIN[1]): 13},
 }
 # Of them, those with one thread that touches nothing but what it maps: nothing is assumed, faults are known.
 ALONE = ("classes",)
+# One process without more threads at a time than one: what the ledgers find is known.
+LEDGERS = ("scattered", "unmap-elsewhere", "stacks")
 # Of them, with slots in task storage, too.
 IN_STORAGE = ("classes", "thread_create none")
 
@@ -52,11 +78,28 @@ DIFFERENCES = {
     ("classes", "commit.charged_pages"): {"6.1": 483},
     ("classes", "commit.uncharged_pages"): {"6.1": 483},
     ("classes", "commit.updates"): {"6.1": 562},
+    ("stacks", "commit.updates"): {"6.1": 62},
+    # From 6.7 on what is mapped with MAP_STACK never gets huge pages, and so does not merge with its neighbour.
+    ("stacks", "vmas.growth.mmap.stack"): {"6.1": 0},
+    ("stacks", "vmas.growth.munmap"): {"6.1": -31},
 }
+
+# What a kernel refuses to load: (program, kernel): why.
+REFUSED = {("callchain", "6.1"): "its verifier follows branches that cannot be taken, and refuses the programs"}
 
 # What is not compared where a part of it is assumed, and of threads: the kernel gives a charge back only where the
 # mapping has not merged with one that was touched.
 UNSURE = ("commit.uncharged_pages", "commit.updates", "commit.past_fixed")
+
+
+# Attaches to a program that then makes its calls, as a shell does it; every wait has an end.
+ATTACH = """t=$(mktemp -d); {at}/tests/trace/known_calls held >$t/said & p=$!
+for i in $(seq 300); do [ -s $t/said ] && break; sleep 0.1; done
+{at}/alloctrace attach -v --json --output {report} --slots={slots} -p $p 2>$t/errors & a=$!
+for i in $(seq 900); do grep -q attached $t/errors && break; sleep 0.1; done
+kill -USR1 $p
+for i in $(seq 300); do [ $(wc -l <$t/said) = 2 ] && break; sleep 0.1; done
+kill -TERM $a; wait $a; status=$?; kill $p; cat $t/errors >&2; [ $status = 143 ]"""
 
 
 def commands(at, report, tier, slots="auto"):
@@ -67,6 +110,33 @@ def commands(at, report, tier, slots="auto"):
         words = [word.format(at=at) for word in words]
         yield name, [f"{at}/alloctrace", "run", "--json", "--output", report, f"--tier={tier}",
                      f"--slots={slots}", *words]
+    if tier == 1:  # the one that attach uses
+        yield "attach", ["sh", "-c", ATTACH.format(at=at, report=report, slots=slots)]
+
+
+def ledger_figures(phase):
+    """What the ledgers know of a program that they know all of."""
+    found = {f"refault.{kind}.{key}": values[key] for kind, values in phase["refault"]["kinds"].items()
+             for key in ("released_pages", "returned_pages")}
+    found |= {f"stacks.{key}": phase["stacks"][key]
+              for key in ("threads", "foreign_threads", "calls", "charged_pages", "uncharged_pages", "touched_pages")}
+    found |= {f"vmas.growth.{name}": cnt for name, cnt in phase["vmas"].get("growth", {}).items()}
+    found["locks.mmap_write"] = phase["locks"]["mmap_write"]["waits"]
+    return found
+
+
+def chain_figures(report):
+    """Calls by who made them: by the functions that are known, or by all that the report names."""
+    found, (wanted_class, wanted) = {}, CHAIN
+    chains = report["callchains"]
+    for path in chains["paths"]:
+        if path["class"] != wanted_class:
+            continue
+        names = [chains["frames"][number].get("function", "?") for number in path["frames"]][::-1]
+        is_known = any(names[at:at + len(wanted)] == wanted for at in range(len(names)))
+        name = " > ".join(wanted if is_known else names)
+        found[name] = found.get(name, 0) + path["calls"]
+    return found
 
 
 def figures(report, program):
@@ -76,13 +146,20 @@ def figures(report, program):
     what it gave back may be assumed: that is named, and not compared. How many VMAs a program has to begin with, and
     how many faults a page of code takes, is the kernel's own affair.
     """
-    phase = report["phases"]["measured"]
-    commit, vmas = phase["commit"], phase["vmas"]
     found = {"lost": sum(cnt for reason, cnt in report["tool"]["lost"].items() if reason != "class_assumed")}
+    if program == "callchain":  # its only phase has the loader in it
+        return found | chain_figures(report)
+    phase = report["phases"]["measured"]
+    if program == "wait":  # how often depends on who runs when
+        return found | {"locks.mmap_write": phase["locks"]["mmap_write"]["waits"] > 0,
+                        "mprotect.other.lock_waits": phase["classes"]["mprotect.other"]["lock_waits"] > 0}
     for name, values in phase["classes"].items():
         for key in ("calls", "errors", "bytes"):
             if program in ALONE or not name.startswith("fault."):
                 found[f"{name}.{key}"] = values.get(key, 0)
+    if program == "attach":
+        return found
+    commit, vmas = phase["commit"], phase["vmas"]
     found["commit.charged_pages"] = commit["charged_pages"]
     found["vmas"] = vmas["end"] - vmas["start"]
     if program in ALONE:
@@ -91,6 +168,8 @@ def figures(report, program):
         found["commit.uncharged_pages"] = commit["uncharged_pages"]
         found["commit.updates"] = commit["updates"]
         found["commit.past_fixed"] = commit["batches"]["fixed"]["past"]
+    if program in LEDGERS:
+        found |= ledger_figures(phase)
     return found
 
 
@@ -113,6 +192,10 @@ class Comparison:
 
     def check(self, program, kernel, where, found):
         name = f"{program}, {where}"
+        unknown = {figure: (found.get(figure, 0), value) for figure, value in KNOWN.get(program, {}).items()
+                   if found.get(figure, 0) != value}
+        if unknown:
+            return say(False, name, f"found and known: {unknown}")
         if program not in self.first:
             self.first[program] = (where, found)
             return say(not found["lost"], name, f"{found['lost']} lost")
@@ -150,9 +233,32 @@ def jobs_of():
             for name, words in commands("/at", "/tmp/report", tier, slots):
                 command = " ".join(f"'{word}'" for word in words)
                 jobs.append(vm.Job(f"{name}, tier {tier}, {slots}", f"{command} >/dev/null && cat /tmp/report"))
+        jobs.append(vm.Job(f"programs, tier {tier}",
+                           f"/at/alloctrace run --tier={tier} --allocator=system -o /dev/null -- bpftool -j prog"))
         for test, cases in TESTS[tier]:
             jobs.append(vm.Job(f"{test} {cases}, tier {tier}", f"TEST_TIER={tier} /at/tests/trace/{test} '{cases}'"))
-    return jobs
+    # Last: numbers of processes beyond what an array can be for.
+    for name, words in commands("/at", "/tmp/report", 1):
+        if name == "classes":
+            command = " ".join(f"'{word}'" for word in words)
+            jobs.append(vm.Job(f"{name}, tier 1, pid_max {PID_MAX}",
+                               f"echo {PID_MAX} >/proc/sys/kernel/pid_max && echo {PID_MAX - 9999} "
+                               f">/proc/sys/kernel/ns_last_pid && {command} >/dev/null && cat /tmp/report"))
+    return [job for job in jobs if JOBS.search(job.name)]
+
+
+def report_programs(kernel, job):
+    """In tier 2 nothing hangs on the tracepoints that every syscall of every process passes; in tier 1 it does."""
+    name, start = f"{kernel}, {job.name}", job.output.find("[{")
+    if "not found" in job.output:
+        print(f"skip {name}: bpftool is not installed")
+        return
+    if start < 0:
+        say(False, name, f"status {job.status}: {job.output.strip()}")
+        return
+    names = {program.get("name", "") for program in json.JSONDecoder().raw_decode(job.output[start:])[0]}
+    found = names & SYSCALL_PROGRAMS
+    say(found == (set() if job.name.endswith("2") else SYSCALL_PROGRAMS) and names - found, name, f"{sorted(names)}")
 
 
 def report_test(kernel, job):
@@ -182,6 +288,9 @@ def report_run(kernel, job, comparison):
     program = job.name.rsplit(", tier", 1)[0]
     where = f"{kernel},{job.name[len(program) + 1:]}"
     start = job.output.find("{\n")
+    if (program, kernel) in REFUSED and job.status == 125:
+        print(f"skip {program}, {where}: {REFUSED[program, kernel]}")
+        return True
     if job.status != 0 or start < 0:
         return say(False, f"{program}, {where}", f"status {job.status}: {job.output.strip()}")
     return comparison.check(program, kernel, where, figures(json.loads(job.output[start:]), program))
@@ -196,13 +305,13 @@ def main():
     os.makedirs(f"{vm.OUT}/vm", exist_ok=True)
     machines, names = [], []
     image = f"{vm.OUT}/vm/initramfs.{os.getpid()}"
-    vm.pack(image, files(), ("strace",))
+    vm.pack(image, files(), ("strace", "bpftool"))
     with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as setting:
         huge = re.search(r"\[(\w+)\]", setting.read()).group(1)
     for package, kernel in KERNELS:
         try:
             machines.append(((vm.kernel(package), image, jobs_of()),
-                             {"args": f"transparent_hugepage={huge}", "log": f"{vm.OUT}/vm/{kernel}"}))
+                             {"args": f"transparent_hugepage={huge} {ARGS}", "log": f"{vm.OUT}/vm/{kernel}"}))
             names.append(kernel)
         except vm.Missing as missing:
             print(f"skip kernel {kernel}: {missing}", flush=True)
@@ -214,6 +323,8 @@ def main():
         for job in jobs:
             if "_test" in job.name:
                 report_test(kernel, job)
+            elif job.name.startswith("programs"):
+                report_programs(kernel, job)
             else:
                 report_run(kernel, job, comparison)
         if any(job.status is None for job in jobs):
