@@ -35,7 +35,7 @@ struct gopclntab {
 };
 
 /* What a function is to the unwinder. */
-enum go_role { GO_ORDINARY, GO_OUTERMOST, GO_SWITCH };
+enum go_role { GO_ORDINARY, GO_OUTERMOST, GO_SWITCH, GO_CALL_C };
 
 static uint64_t get(const struct gopclntab *tab, uint64_t at, size_t bytes, bool *is_bad)
 {
@@ -125,6 +125,9 @@ static enum go_role role_of(const struct gopclntab *tab, uint64_t name_at)
 	get_name(tab, name_at, name, sizeof(name));
 	if (strcmp(name, "runtime.systemstack") == 0 || strcmp(name, "runtime.systemstack.abi0") == 0)
 		return GO_SWITCH;
+	/* Calls of C, on the system stack as well; the goroutine is left in the same way. */
+	if (strcmp(name, "runtime.asmcgocall") == 0 || strcmp(name, "runtime.asmcgocall.abi0") == 0)
+		return GO_CALL_C;
 	for (size_t i = 0; i < sizeof(outermost) / sizeof(outermost[0]); i++)
 		if (strcmp(name, outermost[i]) == 0)
 			return GO_OUTERMOST;
@@ -192,6 +195,8 @@ static void read_func(struct gopclntab *tab, uint64_t number, struct unwind_draf
 	case GO_SWITCH:
 		tab->switch_start = start;
 		tab->switch_end = end;
+		/* fall through */
+	case GO_CALL_C:
 		unwind_draft__add(draft, start - tab->base, AT_RULE_OF_SPECIAL(AT_SPECIAL_GO, 0, 0, 0), false);
 		break;
 	default:

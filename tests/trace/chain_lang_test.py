@@ -85,6 +85,43 @@ def check_go(folder, name, *flags):
             expect(not after or after[0] == "runtime.systemstack_switch", f"systemstack is called by {after[:1]}")
 
 
+CGO = """
+package main
+
+/*
+#include <sys/mman.h>
+static char page[4096] __attribute__((aligned(4096)));
+__attribute__((noinline)) static void c_level(void)
+{
+	for (int i = 0; i < 13; i++)
+		madvise(page, sizeof(page), MADV_NOHUGEPAGE);
+	__asm__ volatile("" ::: "memory");
+}
+*/
+import "C"
+
+//go:noinline
+func goLevel() { C.c_level() }
+
+func main() { goLevel() }
+"""
+
+
+def check_cgo(folder):
+    """C called by Go runs on another stack; the chain leads back to the goroutine."""
+    source, program = f"{folder}/cgo.go", f"{folder}/cgo"
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(CGO)
+    env = {**os.environ, "HOME": folder, "GOCACHE": f"{folder}/cache", "GO111MODULE": "off", "CGO_ENABLED": "1"}
+    subprocess.run(["go", "build", "-o", program, source], env=env, check=True, capture_output=True)
+    found = paths(report([program]), CLASS)
+    expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{found}")
+    for names, _, path in found:
+        expect(path["end"] == "outermost" and
+               follows(names, ["runtime.goexit", "main.main", "main.goLevel", "runtime.cgocall", "runtime.asmcgocall",
+                               "c_level", "madvise"]), f"{names} ends with {path['end']}")
+
+
 RUST = """
 use std::os::raw::{c_int, c_void};
 extern "C" {
@@ -306,6 +343,7 @@ def main():
 
         case("go", check_go, "chain", needs=["go"])
         case("go stripped", check_go, "chain", "-ldflags=-s -w", needs=["go"])
+        case("cgo", check_cgo, needs=["go", "gcc"])
         case("rust", check_rust, needs=["rustc"])
         case("python", lambda _: check_python())
         case("generated code", check_generated, needs=["javac", "java"])
