@@ -110,7 +110,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, OPEN_CNT_MAX);
 	__uint(key_size, AT_COMM_BYTES);
-	__type(value, __u8);
+	__uint(value_size, sizeof(__u8));
 } open_names SEC(".maps");
 
 /* key: id of a control group; value: nothing */
