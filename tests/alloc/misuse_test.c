@@ -195,7 +195,7 @@ static void churn_blocks(size_t bytes, unsigned step_cnt)
 	for (unsigned i = 0; i < step_cnt; i++) {
 		if (churn.live_cnt == goal)
 			goal = pick(LIVE_MAX);
-		if (churn.live_cnt < goal)
+		if (churn.live_cnt < goal || churn.live_cnt == 0)
 			churn_malloc(bytes);
 		else
 			churn_free();
