@@ -156,7 +156,7 @@ static struct {
 static unsigned pick(size_t cnt)
 {
 	churn.seed = churn.seed * 1664525 + 1013904223;
-	return (churn.seed >> 8) % (unsigned)cnt;
+	return cnt ? (churn.seed >> 8) % (unsigned)cnt : 0;
 }
 
 static bool is_live(const char *p)
@@ -273,14 +273,16 @@ static void usable_size_of_freed(size_t bytes)
 
 	(void)keep;
 	free(p);
-	bytes = malloc_usable_size(p);
+	if (malloc_usable_size(p) < bytes)
+		_exit(1);
 }
 
 static void usable_size_inside(size_t bytes)
 {
 	char *volatile p = malloc(bytes);
 
-	bytes = malloc_usable_size(p + 16);
+	if (malloc_usable_size(p + 16) < bytes)
+		_exit(1);
 }
 
 static void realloc_freed_in_place(size_t bytes)
