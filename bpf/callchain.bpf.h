@@ -243,7 +243,8 @@ static __always_inline void callchain_fork(const struct task_struct *parent, con
 	struct at_unwind_process *from, to = {};
 	struct at_mappings *now = mappings_of(child_tgid);
 
-	if (parent_tgid == child_tgid || !is_target(child_tgid) || !now)
+	/* In this order: 6.1 forgets what mappings_of() found out about a number that is too large. */
+	if (parent_tgid == child_tgid || !now || !is_target(child_tgid))
 		return;
 	from = pieces_of(parent_tgid);
 	if (from)
@@ -259,7 +260,7 @@ static __always_inline void callchain_exec(const struct task_struct *task)
 	__u32 tgid = task->tgid;
 	struct at_mappings *now = mappings_of(tgid);
 
-	if (!is_target(tgid) || !now)
+	if (!now || !is_target(tgid))
 		return;
 	__sync_fetch_and_add(&now->generation, 1);
 	now->is_noted = 1;
