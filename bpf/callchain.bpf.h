@@ -113,6 +113,7 @@ static __always_inline void path_add(const struct at_path_key *key, __u64 ns, __
 static __always_inline void cut_send(struct walk *walk, struct task_struct *task, const struct at_path_key *key,
 				     __u64 ns, __u64 bytes)
 {
+	const struct at_mappings *now = mappings_of(task->tgid);
 	struct at_cut *cut = bpf_ringbuf_reserve(&notes, sizeof(*cut), 0);
 	__u64 from = walk->sp & ~(__u64)(BLOCK_BYTES - 1);
 	__u32 read_bytes = 0;
@@ -138,7 +139,7 @@ static __always_inline void cut_send(struct walk *walk, struct task_struct *task
 	cut->bp = walk->bp;
 	cut->bx = walk->bx;
 	cut->has_bx = walk->has_bx;
-	cut->pad = 0;
+	cut->generation = now ? now->generation : 0;
 	cut->fsbase = task->thread.fsbase;
 	cut->is_return = walk->is_return;
 	cut->cnt = walk->cnt & AT_CHAIN_FRAMES;

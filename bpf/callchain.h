@@ -203,7 +203,7 @@ struct at_cut {
 	__u32 cnt;       /* frames so far */
 	__u32 guess_from;
 	__u32 stack_bytes; /* valid in stack, from stack_at on */
-	__u32 pad;
+	__u32 generation;  /* of the mappings */
 	__u64 stack_at;
 	__u64 frames[AT_CHAIN_FRAMES + 1];
 	__u8 stack[AT_STACK_BYTES];

@@ -32,8 +32,12 @@ static void handle_cut(struct unwind *unwind, const struct at_cut *cut)
 	unwind_objects__refresh(&unwind->objects, tgid, (pid_t)cut->note.pid);
 	piece = unwind_objects__piece(&unwind->objects, tgid, cut->ip - cut->is_return);
 	object = piece ? unwind_objects__get(&unwind->objects, piece->object) : NULL;
-	/* Some file systems show another device or inode in /proc than the kernel side reads (overlayfs). */
-	if (object && object->file.inode && cut->file.inode)
+	/*
+	 * Some file systems show another device or inode in /proc than the kernel side reads (overlayfs). Where
+	 * something was mapped since, another file may lie there by now.
+	 */
+	if (object && object->file.inode && cut->file.inode &&
+	    unwind_objects__is_of(&unwind->objects, tgid, cut->generation))
 		unwind_objects__add_alias(&unwind->objects, object, &cut->file);
 	unwind_walk__resume(&unwind->objects, cut, &chain);
 	if (chain.end == AT_END_NO_MAPPING && chain.cnt == cut->cnt)

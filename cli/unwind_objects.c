@@ -217,6 +217,24 @@ static struct unwind_object *new_object(const char *path, const struct at_file *
 	return object;
 }
 
+/*
+ * Whether that is the file of which maps told: another one may have been mapped there
+ * before it was opened. overlayfs and btrfs show other numbers in maps than in stat; there,
+ * what is mapped now has to have the same name.
+ */
+static bool is_of_mapping(int fd, const char *link, const struct unwind_mapping *mapping)
+{
+	size_t bytes = strlen(mapping->path);
+	char name[4096];
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return false;
+	if (((uint64_t)major(st.st_dev) << 20 | minor(st.st_dev)) == mapping->file.dev)
+		return st.st_ino == mapping->file.inode;
+	return readlink(link, name, sizeof(name)) == (ssize_t)bytes && memcmp(name, mapping->path, bytes) == 0;
+}
+
 /* The very file that is mapped, also when its name is gone or means another one. */
 static int open_mapped(pid_t pid, const struct unwind_mapping *mapping)
 {
@@ -227,8 +245,10 @@ static int open_mapped(pid_t pid, const struct unwind_mapping *mapping)
 	snprintf(name, sizeof(name), "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)mapping->start,
 		 (unsigned long long)mapping->end);
 	fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-	if (fd >= 0)
+	if (fd >= 0 && is_of_mapping(fd, name, mapping))
 		return fd;
+	if (fd >= 0)
+		close(fd);
 	/* Without the right to follow that link: by its name, when that still has the inode. */
 	snprintf(name, sizeof(name), "/proc/%d/root%s", pid, mapping->path);
 	fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

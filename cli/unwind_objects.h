@@ -94,6 +94,8 @@ void unwind_objects__add_alias(struct unwind_objects *objects, struct unwind_obj
 
 /* The piece of an address; NULL: none. */
 const struct at_piece *unwind_objects__piece(const struct unwind_objects *objects, uint32_t tgid, uint64_t address);
+/* Whether the pieces of a process are those of a state of its mappings. */
+bool unwind_objects__is_of(const struct unwind_objects *objects, uint32_t tgid, uint32_t generation);
 /* NULL: no such object. */
 struct unwind_object *unwind_objects__get(const struct unwind_objects *objects, uint32_t number);
 /* By either key. */

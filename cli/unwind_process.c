@@ -336,3 +336,10 @@ const struct at_piece *unwind_objects__piece(const struct unwind_objects *object
 	}
 	return NULL;
 }
+
+bool unwind_objects__is_of(const struct unwind_objects *objects, uint32_t tgid, uint32_t generation)
+{
+	const struct unwind_process *process = find_process(objects, tgid);
+
+	return process && process->range && process->generation == generation;
+}

@@ -36,13 +36,9 @@ static bool read_word(const struct walk *walk, uint64_t at, uint64_t *word)
 static bool find_seen_mapping(struct walk *walk, uint64_t pc)
 {
 	const struct at_cut *cut = walk->cut;
-	const struct unwind_object *object;
-	uint64_t offset;
+	const struct unwind_object *object = unwind_objects__find(walk->objects, &cut->file);
+	uint64_t offset = cut->vm_file_offset + (pc - cut->vm_start);
 
-	if (!cut->file.inode || pc < cut->vm_start || pc >= cut->vm_end)
-		return false;
-	object = unwind_objects__find(walk->objects, &cut->file);
-	offset = cut->vm_file_offset + (pc - cut->vm_start);
 	for (uint32_t i = 0; object && i < object->kernel.segment_cnt; i++) {
 		const struct at_segment *segment = &object->kernel.segments[i];
 
@@ -60,12 +56,16 @@ static bool find_seen_mapping(struct walk *walk, uint64_t pc)
 
 static bool find_piece(struct walk *walk, uint64_t pc)
 {
-	const struct at_piece *piece = unwind_objects__piece(walk->objects, walk->cut->note.tgid, pc);
+	const struct at_cut *cut = walk->cut;
+	const struct at_piece *piece;
 
-	if (piece)
-		walk->piece = *piece;
-	else if (!find_seen_mapping(walk, pc))
+	/* Where the kernel side saw a file, only that one is meant: by now another may lie there. */
+	if (cut->file.inode && pc >= cut->vm_start && pc < cut->vm_end)
+		return find_seen_mapping(walk, pc) || ends(walk, AT_END_NO_MAPPING);
+	piece = unwind_objects__piece(walk->objects, cut->note.tgid, pc);
+	if (!piece)
 		return ends(walk, AT_END_NO_MAPPING);
+	walk->piece = *piece;
 	return true;
 }
 
