@@ -94,7 +94,8 @@ static __always_inline struct at_process *process_found(struct task_struct *task
 	struct at_process new = {.stack_pages = task->mm->stack_vm, .user_cnt = 1};
 
 	walk_once(slot, 0, ADDRESS_END);
-	new.acct_pages = slot->walk_acct / PAGE_BYTES - pages; /* before the call that made us look */
+	new.acct_pages = cfg_has_vma_iter ? slot->walk_acct / PAGE_BYTES : task->mm->data_vm + task->mm->stack_vm;
+	new.acct_pages -= pages; /* before the call that made us look */
 	__sync_fetch_and_add(&commit_start, new.acct_pages);
 	__sync_fetch_and_add(&commit_level, new.acct_pages);
 	commit_peak(row, new.acct_pages);
