@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "cli/cmd.h"
 #include "cli/host.h"
 #include "cli/interval.h"
+#include "cli/limits.h"
 #include "cli/msg.h"
 #include "cli/saved.h"
 
@@ -65,17 +65,6 @@ static int failed(const char *what, int err)
 {
 	msg__error("cannot %s: %s", what, strerror(-err));
 	return AT_EXIT_OWN;
-}
-
-/* Three descriptors a thread, and one a process. */
-static void raise_nofile(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static int hold_signals(struct attach *attach)
@@ -291,7 +280,7 @@ int attach__open(struct attach **out, struct choice *choice, const struct attach
 	attach->choice = choice;
 	attach->signal_fd = -1;
 	processes__init(&attach->ended);
-	raise_nofile();
+	limits__raise();
 	status = opts->save ? saved__check(opts->save) : 0;
 	if (!status)
 		status = choice__bind(choice);

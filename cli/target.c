@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/cmd.h"
+#include "cli/limits.h"
 #include "cli/msg.h"
 
 /*
@@ -103,6 +104,7 @@ static _Noreturn void run_child(const struct target *target, const struct target
 	close(target->hold_fd);
 	close(target->error_fd);
 	close(target->signal_fd);
+	limits__restore();
 	err = user__become(spec->user);
 	if (err)
 		fail_start(error_fd, AT_EXIT_OWN, -err);

@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "bpf/alloctrace.skel.h"
 #include "bpf/event.h"
 #include "cli/ledger.h"
+#include "cli/limits.h"
 #include "cli/msg.h"
 #include "cli/tracer_state.h"
 
@@ -47,14 +47,6 @@ static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list 
 	}
 	free(text);
 	return 0;
-}
-
-/* Kernels before 5.11 count maps as locked memory. Where it fails, loading says so. */
-static void raise_memlock(void)
-{
-	struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
-
-	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 }
 
 /* Ledgers that must know of new programs. */
@@ -248,7 +240,7 @@ int tracer__open(struct tracer **out, const struct features *features, const str
 	tracer->stats_fd = -1;
 	tracer->cpu_cnt = libbpf_num_possible_cpus();
 	libbpf_set_print(print_libbpf);
-	raise_memlock();
+	limits__raise();
 	err = tracer->cpu_cnt < 0 ? tracer->cpu_cnt : tracer__load_best(tracer, features);
 	if (!err)
 		err = tracer__map_targets(tracer);

@@ -11,10 +11,14 @@ SYSTEM=--allocator=system
 "$AT" run "$SYSTEM" -q -o /dev/null -- "$PROGRAMS/self_state" >traced
 check inherits-the-same cmp bare traced
 # shellcheck disable=SC3045 # dash has these
-(ulimit -n 64 && ulimit -f 100 && ulimit -c 0 && "$PROGRAMS/self_state") >bare
+(ulimit -n 128 && ulimit -f 100 && ulimit -c 0 && "$PROGRAMS/self_state") >bare
 # shellcheck disable=SC3045 # dash has these
-(ulimit -n 64 && ulimit -f 100 && ulimit -c 0 && "$AT" run "$SYSTEM" -q -o /dev/null -- "$PROGRAMS/self_state") >traced
+(ulimit -n 128 && ulimit -f 100 && ulimit -c 0 && "$AT" run "$SYSTEM" -q -o /dev/null -- "$PROGRAMS/self_state") >traced
 check inherits-limits cmp bare traced
+# Also when the tool has raised its own for an earlier run.
+# shellcheck disable=SC2016,SC3045
+(ulimit -n 128 && "$AT" compare --runs 2 --policy none --policy all -o /dev/null -- sh -c 'ulimit -Hn >>limits; ulimit -Hl >>locked' 2>err </dev/null)
+is inherits-limits-again "128 1" "$(sort -u limits | tr '\n' ' ')$(sort -u locked | wc -l)"
 cat >ignoring.py <<'END'
 import os, signal, sys
 for s in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
