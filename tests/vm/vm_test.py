@@ -84,9 +84,6 @@ DIFFERENCES = {
     ("stacks", "vmas.growth.munmap"): {"6.1": -31},
 }
 
-# What a kernel refuses to load: (program, kernel): why.
-REFUSED = {("callchain", "6.1"): "its verifier follows branches that cannot be taken, and refuses the programs"}
-
 # What is not compared where a part of it is assumed, and of threads: the kernel gives a charge back only where the
 # mapping has not merged with one that was touched.
 UNSURE = ("commit.uncharged_pages", "commit.updates", "commit.past_fixed")
@@ -288,9 +285,6 @@ def report_run(kernel, job, comparison):
     program = job.name.rsplit(", tier", 1)[0]
     where = f"{kernel},{job.name[len(program) + 1:]}"
     start = job.output.find("{\n")
-    if (program, kernel) in REFUSED and job.status == 125:
-        print(f"skip {program}, {where}: {REFUSED[program, kernel]}")
-        return True
     if job.status != 0 or start < 0:
         return say(False, f"{program}, {where}", f"status {job.status}: {job.output.strip()}")
     return comparison.check(program, kernel, where, figures(json.loads(job.output[start:]), program))
