@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import unicodedata
 
-from attaching import KNOWN, Attach, Target, counted, expect_total
+from attaching import KNOWN, Attach, Target, cgroup_root, counted, expect_total
 from measure import ALLOCTRACE, OUT, Results, expect
 
 ODD = b"a;\"' \\\x1b[1m\x01\xff{"  # 14 bytes: a process may have it
@@ -128,15 +128,6 @@ def messages():
         done = subprocess.run([ALLOCTRACE, *words], capture_output=True, check=False, timeout=60)
         expect(done.returncode != 0 and done.stderr, f"{words}: {done.returncode}")
         expect_clean(done.stderr, f"{words}")
-
-
-def cgroup_root():
-    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
-        for line in mounts:
-            left, right = line.split(" - ")
-            if right.split()[0] == "cgroup2" and os.access(os.path.join(left.split()[4], "cgroup.procs"), os.W_OK):
-                return left.split()[4]
-    return None
 
 
 def of_cgroups(root):

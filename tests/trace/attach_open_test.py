@@ -13,20 +13,11 @@ import subprocess
 import tempfile
 import time
 
-from attaching import CALLS, KNOWN, Attach, Target, counted, expect_exact, expect_total
+from attaching import CALLS, KNOWN, Attach, Target, cgroup_root, counted, expect_exact, expect_total
 from measure import ALLOCTRACE, Results, expect
 
 PROCESSES = 1009
 EACH = 3
-
-
-def cgroup_root():
-    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
-        for line in mounts:
-            left, right = line.split(" - ")
-            if right.split()[0] == "cgroup2" and os.access(os.path.join(left.split()[4], "cgroup.procs"), os.W_OK):
-                return left.split()[4]
-    return None
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-from attaching import CALLS, Attach, Target, counted, expect_total
+from attaching import CALLS, Attach, Target, cgroup_root, counted, expect_total
 from measure import ALLOCTRACE, OUT, Results, expect, expect_exact
 
 CYCLES = int(os.environ.get("ATTACH_CYCLES", "15"))
@@ -113,15 +113,6 @@ def name():
             report = attach.report()
     expect_total(report, 2 * 47 + 3)
     expect({process["name"] for process in report["processes"]} == {own}, f"{report['processes']}")
-
-
-def cgroup_root():
-    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
-        for line in mounts:
-            left, right = line.split(" - ")
-            if right.split()[0] == "cgroup2" and os.access(os.path.join(left.split()[4], "cgroup.procs"), os.W_OK):
-                return left.split()[4]
-    return None
 
 
 def cgroup(root):

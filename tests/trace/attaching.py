@@ -110,3 +110,13 @@ def expect_total(report, calls):
     by_thread = sum(counted(thread) for process in report["processes"] for thread in process["threads"])
     got = (counted(report["total"]), by_process, by_thread)
     expect(got == (calls,) * 3, f"total, by process, by thread: {got}, expected {calls}")
+
+
+def cgroup_root():
+    """Where control groups of version 2 are mounted and are ours to change; else None."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
+        for line in mounts:
+            left, right = line.split(" - ")
+            if right.split()[0] == "cgroup2" and os.access(os.path.join(left.split()[4], "cgroup.procs"), os.W_OK):
+                return left.split()[4]
+    return None
