@@ -45,6 +45,7 @@ static __always_inline void task_mark(struct at_attach *attach, struct task_stru
 {
 	__u32 scope = task->exit_state ? AT_SCOPE_NONE : task_scope(task);
 	struct at_slot *slot;
+	struct at_row *row;
 
 	if (!scope)
 		return;
@@ -57,6 +58,9 @@ static __always_inline void task_mark(struct at_attach *attach, struct task_stru
 		return;
 	slot->is_fresh = 1;
 	row_begin(slot, task);
+	row = row_of(slot);
+	if (row)
+		row->is_found = 1;
 	attach->marked_cnt++;
 }
 

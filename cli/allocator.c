@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "alloc/settings.h"
-#include "cli/policy_ctl.h"
+#include "cli/elf_symbols.h"
 
 enum { VERSION_BYTES = 32, FILE_MAX = 512, FILE_MAX_BYTES = 256 << 20, KNOWN_MAX = 256, VALUE_BYTES = 64 };
 
@@ -244,40 +244,25 @@ static void note(const struct file *file, enum kind kind, const GElf_Sym *symbol
 		find_version(file, kind, found->versions[kind]);
 }
 
-static void look_at_symbol(const struct file *file, const char *name, const GElf_Sym *symbol, struct found *found)
+struct look {
+	const struct file *file;
+	struct found *found;
+};
+
+static bool look_at_symbol(void *data, const char *name, const GElf_Sym *symbol)
 {
+	const struct look *look = data;
+
 	/* All marks have one of these in their names; most symbols do not. */
 	if (!strstr(name, "alloc") && !strstr(name, "mallctl") && !strstr(name, "mi_version") &&
 	    !strstr(name, "CreateJavaVM") && !strstr(name, "memalign") && strcmp(name, "__dls3") != 0)
-		return;
+		return false;
 	for (int i = 0; i < MARK_CNT; i++)
 		if (!strcmp(name, marks[i].symbol))
-			note(file, marks[i].kind, NULL, found);
+			note(look->file, marks[i].kind, NULL, look->found);
 	if (!strcmp(name, "mi_version"))
-		note(file, KIND_MIMALLOC, symbol, found);
-}
-
-static void look_at_symbols(const struct file *file, struct found *found)
-{
-	for (Elf_Scn *section = NULL; (section = elf_nextscn(file->elf, section));) {
-		GElf_Shdr header;
-		Elf_Data *data;
-
-		if (!gelf_getshdr(section, &header) || (header.sh_type != SHT_SYMTAB && header.sh_type != SHT_DYNSYM) ||
-		    !header.sh_entsize)
-			continue;
-		data = elf_getdata(section, NULL);
-		for (size_t i = 0; data && i < header.sh_size / header.sh_entsize; i++) {
-			GElf_Sym symbol;
-			const char *name;
-
-			if (!gelf_getsym(data, (int)i, &symbol) || symbol.st_shndx == SHN_UNDEF)
-				continue;
-			name = elf_strptr(file->elf, header.sh_link, symbol.st_name);
-			if (name)
-				look_at_symbol(file, name, &symbol, found);
-		}
-	}
+		note(look->file, KIND_MIMALLOC, symbol, look->found);
+	return false;
 }
 
 /* Go programs are told by a section, which stripping leaves; musl by the name of its file. */
@@ -300,7 +285,7 @@ static void look_at_file(const struct file *file, struct found *found)
 			if (section_name && !strcmp(section_name, ".go.buildinfo"))
 				note(file, KIND_GO, NULL, found);
 		}
-	look_at_symbols(file, found);
+	elf_symbols__each(file->elf, look_at_symbol, &(struct look){file, found});
 }
 
 /* The whole file: mapping it would end us when it shrinks. NULL when it is too large, or cannot be read. */
@@ -435,19 +420,15 @@ static void look_at_maps(pid_t pid, struct found *found)
 		fclose(maps);
 }
 
-static bool find_bundled(pid_t pid, char *text, size_t text_bytes)
+static void write_bundled(const struct atm_control *control, char *text, size_t text_bytes)
 {
-	struct policy_ctl ctl;
-	char policy[128], why[256];
+	char policy[128];
 
-	if (policy_ctl__open(&ctl, pid, why, sizeof(why)))
-		return false;
-	settings__format_policy(ctl.control.policy, policy, sizeof(policy));
+	settings__format_policy(control->policy, policy, sizeof(policy));
 	snprintf(text, text_bytes, "bundled, policies %s", policy);
-	return true;
 }
 
-void allocator__find(pid_t pid, char *text, size_t text_bytes)
+void allocator__find(pid_t pid, const struct atm_control *bundled, char *text, size_t text_bytes)
 {
 	static const char *const names[] = {
 #define X(id, name, is_runtime) name,
@@ -463,7 +444,11 @@ void allocator__find(pid_t pid, char *text, size_t text_bytes)
 	size_t used = 0;
 
 	text[0] = 0;
-	if (elf_version(EV_CURRENT) == EV_NONE || find_bundled(pid, text, text_bytes))
+	if (bundled) {
+		write_bundled(bundled, text, text_bytes);
+		return;
+	}
+	if (elf_version(EV_CURRENT) == EV_NONE)
 		return;
 	look_at_maps(pid, &found);
 	for (int kind = 0; kind < KIND_CNT && used < text_bytes; kind++) {

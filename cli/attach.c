@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/allocator.h"
+#include "cli/allocators.h"
 #include "cli/cmd.h"
 #include "cli/host.h"
 #include "cli/interval.h"
@@ -24,7 +24,6 @@
 enum {
 	ROW_MIN = 4096, /* rows for those to come */
 	ROW_MAX = 1 << 16,
-	ASK_MAX = 500,          /* processes that are asked for their allocator */
 	FAULT_THREAD_MAX = 512, /* above, the page fault events are those of all CPUs: three descriptors a thread */
 	TICK_MS = 50,           /* how often the end of targets is looked for, and those that were renamed or moved */
 	TIDY_MS = 1000,         /* how often rows of the dead are freed, and how long they are left */
@@ -41,8 +40,8 @@ struct attach {
 	struct choice *choice;
 	struct features features;
 	struct tracer *tracer;
-	struct processes ended;   /* rows that were freed */
-	struct processes first;   /* what there was when it was attached */
+	struct processes ended; /* rows that were freed */
+	struct allocators *allocators;
 	struct seen_thread *seen; /* threads with page fault events */
 	size_t seen_cnt;
 	int signal_fd, signal;
@@ -93,6 +92,14 @@ static int check_features(struct attach *attach)
 	return AT_EXIT_OWN;
 }
 
+static bool is_partial(const struct choice *choice)
+{
+	for (size_t i = 0; i < choice->cnt; i++)
+		if (choice->chosen[i].scope == AT_SCOPE_THREAD)
+			return true;
+	return false;
+}
+
 static int open_tracer(struct attach *attach)
 {
 	size_t thread_cnt = choice__thread_cnt(attach->choice);
@@ -104,13 +111,12 @@ static int open_tracer(struct attach *attach)
 		.callchains = attach->opts.callchains,
 		.is_live = true,
 		.is_open = choice__is_open(attach->choice),
+		.is_partial = is_partial(attach->choice),
 		.has_compat = choice__compat_pid(attach->choice) != 0,
 		.is_faulting_wide = choice__is_open(attach->choice) || thread_cnt > FAULT_THREAD_MAX,
 		.row_cnt = attach->opts.row_cnt,
 	};
 
-	for (size_t i = 0; i < attach->choice->cnt; i++)
-		opts.is_partial |= attach->choice->chosen[i].scope == AT_SCOPE_THREAD;
 	if (!opts.row_cnt)
 		opts.row_cnt = 2 * thread_cnt + ROW_MIN < ROW_MAX ? (uint32_t)(2 * thread_cnt) + ROW_MIN : ROW_MAX;
 	if (tracer__open(&attach->tracer, &attach->features, &opts) || tracer__start(attach->tracer))
@@ -253,27 +259,14 @@ static int list_processes(struct attach *attach, struct processes *list)
 	return err;
 }
 
-/* What allocators they have: asked while they live, so that it is known of those that end. */
-static void find_allocators(struct processes *list, const struct processes *known)
-{
-	for (size_t i = 0; i < list->cnt && i < ASK_MAX; i++) {
-		struct process_stat *item = &list->items[i];
-
-		if (!item->is_ended && item->pid)
-			allocator__find(item->pid, item->allocator, sizeof(item->allocator));
-		for (size_t j = 0; !item->allocator[0] && j < known->cnt; j++)
-			if (known->items[j].tgid == item->tgid && known->items[j].start_ns == item->start_ns &&
-			    known->items[j].exec_cnt == item->exec_cnt)
-				memcpy(item->allocator, known->items[j].allocator, sizeof(item->allocator));
-	}
-}
-
 int attach__open(struct attach **out, struct choice *choice, const struct attach_opts *opts)
 {
 	struct attach *attach = calloc(1, sizeof(*attach));
-	int status;
+	struct processes first;
+	int status, err;
 
 	*out = attach;
+	processes__init(&first);
 	if (!attach)
 		return failed("attach", -ENOMEM);
 	attach->opts = *opts;
@@ -293,10 +286,12 @@ int attach__open(struct attach **out, struct choice *choice, const struct attach
 	if (!status)
 		status = find_threads(attach);
 	attach->start_ns = attach->tidied_ns = attach->interval_start_ns = now_ns();
-	if (!status && list_processes(attach, &attach->first))
-		status = failed("list the targets", -ENOMEM);
-	if (!status)
-		find_allocators(&attach->first, &attach->ended);
+	err = status ? 0 : list_processes(attach, &first);
+	if (!status && !err)
+		err = allocators__begin(&attach->allocators, &first);
+	processes__free(&first);
+	if (err)
+		status = failed("list the targets", err);
 	if (!status)
 		msg__info("attached; Ctrl-C ends it with a report");
 	return status;
@@ -499,6 +494,17 @@ int attach__wait(struct attach *attach)
 	return status;
 }
 
+static int look_at_allocators(struct attach *attach)
+{
+	struct processes last;
+	int err = list_processes(attach, &last);
+
+	if (!err)
+		err = allocators__end(attach->allocators, &last, is_partial(attach->choice));
+	processes__free(&last);
+	return err ? failed("read what allocators counted", err) : 0;
+}
+
 int attach__finish(struct attach *attach, struct profile **profile)
 {
 	*profile = NULL;
@@ -507,7 +513,7 @@ int attach__finish(struct attach *attach, struct profile **profile)
 		sigprocmask(SIG_SETMASK, &attach->old_mask, NULL);
 		attach->is_masked = false;
 	}
-	if (tracer__stop(attach->tracer))
+	if (look_at_allocators(attach) || tracer__stop(attach->tracer))
 		return AT_EXIT_OWN;
 	*profile = take_profile(attach, attach->end_ns);
 	if (!*profile)
@@ -515,8 +521,8 @@ int attach__finish(struct attach *attach, struct profile **profile)
 	(*profile)->argv = calloc(2, sizeof(char *));
 	if (!(*profile)->argv || !((*profile)->argv[0] = strdup("attach")))
 		return failed("keep what was counted", -ENOMEM);
+	allocators__fill(attach->allocators, *profile);
 	processes__sort((*profile)->processes);
-	find_allocators((*profile)->processes, &attach->first);
 	attach->is_unsaved = attach->opts.save && saved__write_profile(attach->opts.save, *profile);
 	return 0;
 }
@@ -541,7 +547,7 @@ void attach__close(struct attach *attach)
 		close(attach->signal_fd);
 	tracer__free(attach->tracer);
 	processes__free(&attach->ended);
-	processes__free(&attach->first);
+	allocators__free(attach->allocators);
 	profile__free(attach->before);
 	free(attach->seen);
 	free(attach);

@@ -14,6 +14,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "cli/elf_symbols.h"
+
 /* The kernel's own limit on #! lines that name a script. */
 enum { SCRIPT_DEPTH_MAX = 5 };
 
@@ -97,32 +99,14 @@ static bool has_segment(Elf *elf, uint32_t type)
 	return false;
 }
 
-/* A function of that name is defined here. A static one of the same name is no malloc; a hidden one is. */
-static bool defines_function(Elf *elf, const char *name)
+/* A static function of the same name is no malloc; a hidden one is. */
+static bool is_function(void *data, const char *name, const GElf_Sym *symbol)
 {
-	for (Elf_Scn *section = NULL; (section = elf_nextscn(elf, section));) {
-		GElf_Shdr header;
-		Elf_Data *data;
+	const char *wanted = data;
 
-		if (!gelf_getshdr(section, &header) || (header.sh_type != SHT_SYMTAB && header.sh_type != SHT_DYNSYM) ||
-		    !header.sh_entsize)
-			continue;
-		data = elf_getdata(section, NULL);
-		for (size_t i = 0; data && i < header.sh_size / header.sh_entsize; i++) {
-			GElf_Sym symbol;
-			const char *found;
-
-			if (!gelf_getsym(data, i, &symbol) || symbol.st_shndx == SHN_UNDEF ||
-			    GELF_ST_TYPE(symbol.st_info) != STT_FUNC ||
-			    (GELF_ST_BIND(symbol.st_info) == STB_LOCAL &&
-			     GELF_ST_VISIBILITY(symbol.st_other) == STV_DEFAULT))
-				continue;
-			found = elf_strptr(elf, header.sh_link, symbol.st_name);
-			if (found && strcmp(found, name) == 0)
-				return true;
-		}
-	}
-	return false;
+	return GELF_ST_TYPE(symbol->st_info) == STT_FUNC &&
+	       (GELF_ST_BIND(symbol->st_info) != STB_LOCAL || GELF_ST_VISIBILITY(symbol->st_other) != STV_DEFAULT) &&
+	       strcmp(name, wanted) == 0;
 }
 
 /* The interpreter of a #! script; false when the file is none. */
@@ -167,7 +151,7 @@ static const char *elf_reason(const char *path, uid_t uid, gid_t gid, bool *is_3
 		why = "is a 32-bit program; its memory calls are counted, not decoded";
 	else if (elf && !has_segment(elf, PT_INTERP))
 		why = "is static";
-	else if (elf && defines_function(elf, "malloc"))
+	else if (elf && elf_symbols__each(elf, is_function, "malloc"))
 		why = "defines its own malloc";
 	else if (elf && is_privileged(path, uid, gid))
 		why = "is set-user-ID, set-group-ID or has capabilities";

@@ -73,15 +73,17 @@ static void add_difference(struct atm_sums *dst, const struct atm_sums *end, con
 		sum[i] += to[i] > from[i] ? to[i] - from[i] : 0;
 }
 
-void counters__add_own(const struct atm_counters *shared, struct atm_sums own[ATM_PHASE_CNT])
+void counters__mark(const struct atm_counters *shared, struct counters_mark *mark)
 {
-	static const struct atm_sums zero;
-	/*
-	 * Every process begins with zero counts. Where it was forked in a later
-	 * phase, that phase is marked with zeros and phase 0 comes out empty.
-	 */
-	const struct atm_sums *start = &zero;
-	uint32_t phases_seen = __atomic_load_n(&shared->phases_seen, __ATOMIC_RELAXED);
+	mark->phases_seen = __atomic_load_n(&shared->phases_seen, __ATOMIC_RELAXED);
+	read_live(shared, &mark->sums);
+}
+
+void counters__add_since(const struct atm_counters *shared, const struct counters_mark *mark,
+			 struct atm_sums own[ATM_PHASE_CNT])
+{
+	const struct atm_sums *start = &mark->sums;
+	uint32_t phases_seen = __atomic_load_n(&shared->phases_seen, __ATOMIC_RELAXED) & ~mark->phases_seen;
 	struct atm_sums now;
 	int phase = 0;
 
@@ -94,6 +96,24 @@ void counters__add_own(const struct atm_counters *shared, struct atm_sums own[AT
 		phase = next;
 	}
 	add_difference(&own[phase], &now, start);
+}
+
+void counters__add_own(const struct atm_counters *shared, struct atm_sums own[ATM_PHASE_CNT])
+{
+	/*
+	 * Every process begins with zero counts. Where it was forked in a later
+	 * phase, that phase is marked with zeros and phase 0 comes out empty.
+	 */
+	static const struct counters_mark zero;
+
+	counters__add_since(shared, &zero, own);
+}
+
+void counters__add_sums(struct atm_sums *dst, const struct atm_sums *src)
+{
+	static const struct atm_sums zero;
+
+	add_difference(dst, src, &zero);
 }
 
 /* Takes the counts of a slot into the sums and gives its memory back. */

@@ -56,4 +56,18 @@ uint64_t counters__live_cnt(const struct counters *counters);
  */
 void counters__add_own(const struct atm_counters *shared, struct atm_sums own[ATM_PHASE_CNT]);
 
+/* A moment in a process's life, to count from. */
+struct counters_mark {
+	uint32_t phases_seen;
+	struct atm_sums sums;
+};
+void counters__mark(const struct atm_counters *shared, struct counters_mark *mark);
+/*
+ * The same of what came after the mark, billed as the tracer bills a process that it
+ * met there: to phase 0 until the process marks another.
+ */
+void counters__add_since(const struct atm_counters *shared, const struct counters_mark *mark,
+			 struct atm_sums own[ATM_PHASE_CNT]);
+void counters__add_sums(struct atm_sums *dst, const struct atm_sums *src);
+
 #endif

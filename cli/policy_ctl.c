@@ -18,7 +18,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static const char control_symbol[] = "atmalloc_control";
+#include "cli/elf_symbols.h"
+
+static const char control_symbol[] = "atmalloc_control", counters_symbol[] = "atmalloc_counters";
 
 /* One line of /proc/PID/maps. */
 struct mapping {
@@ -87,10 +89,26 @@ static int open_mapping(pid_t pid, const struct mapping *mapping)
 	return fd;
 }
 
-/* The symbol's address relative to the start of the mapping of the file's first page. */
-static bool find_symbol(Elf *elf, uint64_t *relative)
+/* Addresses as the file has them; 0: it has no such symbol. */
+struct symbols {
+	uint64_t control, counters;
+};
+
+static bool note_symbol(void *data, const char *name, const GElf_Sym *symbol)
 {
-	uint64_t page_mask = ~((uint64_t)sysconf(_SC_PAGESIZE) - 1), base = UINT64_MAX;
+	struct symbols *symbols = data;
+
+	if (strcmp(name, control_symbol) == 0)
+		symbols->control = symbol->st_value;
+	else if (strcmp(name, counters_symbol) == 0)
+		symbols->counters = symbol->st_value;
+	return symbols->control && symbols->counters;
+}
+
+/* What the mapping of the file's first page has at its start. */
+static bool find_base(Elf *elf, uint64_t *base)
+{
+	uint64_t page_mask = ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
 	size_t segment_cnt = 0;
 
 	if (elf_getphdrnum(elf, &segment_cnt))
@@ -98,49 +116,35 @@ static bool find_symbol(Elf *elf, uint64_t *relative)
 	for (size_t i = 0; i < segment_cnt; i++) {
 		GElf_Phdr segment;
 
-		if (gelf_getphdr(elf, i, &segment) && segment.p_type == PT_LOAD && segment.p_offset == 0)
-			base = segment.p_vaddr & page_mask;
-	}
-	for (Elf_Scn *section = NULL; base != UINT64_MAX && (section = elf_nextscn(elf, section));) {
-		GElf_Shdr header;
-		Elf_Data *data;
-
-		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_DYNSYM || !header.sh_entsize)
+		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD || segment.p_offset != 0)
 			continue;
-		data = elf_getdata(section, NULL);
-		for (size_t i = 0; data && i < header.sh_size / header.sh_entsize; i++) {
-			GElf_Sym symbol;
-			const char *name;
-
-			if (!gelf_getsym(data, i, &symbol) || symbol.st_shndx == SHN_UNDEF)
-				continue;
-			name = elf_strptr(elf, header.sh_link, symbol.st_name);
-			if (name && strcmp(name, control_symbol) == 0) {
-				*relative = symbol.st_value - base;
-				return true;
-			}
-		}
+		*base = segment.p_vaddr & page_mask;
+		return true;
 	}
 	return false;
 }
 
 /* 1: found; 0: not in this file; -errno: the file cannot be looked at. */
-static int search_mapping(pid_t pid, const struct mapping *mapping, uint64_t *address)
+static int search_mapping(struct policy_ctl *ctl, const struct mapping *mapping)
 {
-	int fd = open_mapping(pid, mapping);
-	uint64_t relative;
-	bool is_found;
+	int fd = open_mapping(ctl->pid, mapping);
+	struct symbols symbols = {0};
+	uint64_t base = 0;
 	Elf *elf;
 
 	if (fd < 0)
 		return fd;
 	elf = elf_begin(fd, ELF_C_READ, NULL);
-	is_found = elf && elf_kind(elf) == ELF_K_ELF && find_symbol(elf, &relative);
+	if (elf && elf_kind(elf) == ELF_K_ELF && find_base(elf, &base))
+		elf_symbols__each(elf, note_symbol, &symbols);
 	elf_end(elf);
 	close(fd);
-	if (is_found)
-		*address = mapping->start + relative;
-	return is_found;
+	if (!symbols.control)
+		return 0;
+	ctl->address = mapping->start + (symbols.control - base);
+	if (symbols.counters)
+		ctl->counters_address = mapping->start + (symbols.counters - base);
+	return 1;
 }
 
 /* Its maps, or a sentence why not: the process may be gone, somebody else's, or a zombie. */
@@ -164,13 +168,13 @@ static FILE *open_maps(pid_t pid, int *err, char *why, size_t why_bytes)
 }
 
 /* Looks through all files mapped from their start: the library may have any name, or be linked in. */
-static int find_control(pid_t pid, uint64_t *address, char *why, size_t why_bytes)
+static int find_control(struct policy_ctl *ctl, char *why, size_t why_bytes)
 {
 	char *text = NULL, blocked[256] = "";
 	size_t text_bytes = 0;
 	int err = 0, blocked_err = 0, found = 0;
 	bool has_any = false;
-	FILE *maps = open_maps(pid, &err, why, why_bytes);
+	FILE *maps = open_maps(ctl->pid, &err, why, why_bytes);
 
 	if (!maps)
 		return err;
@@ -181,7 +185,7 @@ static int find_control(pid_t pid, uint64_t *address, char *why, size_t why_byte
 		has_any = true;
 		if (!parse_mapping(text, &mapping) || mapping.offset != 0)
 			continue;
-		found = search_mapping(pid, &mapping, address);
+		found = search_mapping(ctl, &mapping);
 		if (found < 0 && strstr(mapping.path, "libatmalloc")) {
 			blocked_err = found;
 			snprintf(blocked, sizeof(blocked), "%.200s", mapping.path);
@@ -223,7 +227,7 @@ int policy_ctl__open(struct policy_ctl *ctl, pid_t pid, char *why, size_t why_by
 	*ctl = (struct policy_ctl){.pid = pid};
 	if (elf_version(EV_CURRENT) == EV_NONE)
 		return fail(-EINVAL, why, why_bytes, "libelf is too old");
-	err = find_control(pid, &ctl->address, why, why_bytes);
+	err = find_control(ctl, why, why_bytes);
 	if (err)
 		return err;
 	remote = (struct iovec){.iov_base = (void *)(uintptr_t)ctl->address, .iov_len = sizeof(ctl->control)};
@@ -252,4 +256,32 @@ int policy_ctl__set(struct policy_ctl *ctl, uint32_t policy, char *why, size_t w
 		return transfer_failed(errno, "write", why, why_bytes);
 	ctl->control.policy = policy;
 	return 0;
+}
+
+static int read_part(const struct policy_ctl *ctl, size_t offset, size_t bytes, struct atm_counters *counters)
+{
+	struct iovec local = {.iov_base = (char *)counters + offset, .iov_len = bytes};
+	struct iovec remote = {.iov_base = (void *)(uintptr_t)(ctl->counters_address + offset), .iov_len = bytes};
+	ssize_t got = process_vm_readv(ctl->pid, &local, 1, &remote, 1, 0);
+
+	return got == (ssize_t)bytes ? 0 : got < 0 ? -errno : -EFAULT;
+}
+
+int policy_ctl__read_counters(const struct policy_ctl *ctl, struct atm_counters *counters)
+{
+	const size_t head_bytes = offsetof(struct atm_counters, cells);
+	int err;
+
+	memset(counters, 0, sizeof(*counters));
+	if (!ctl->counters_address)
+		return -ENOENT;
+	err = read_part(ctl, 0, head_bytes, counters);
+	/* Before its constructor has run it has counted nothing that is shown. */
+	if (err || !counters->magic)
+		return err;
+	if (counters->magic != ATM_MAGIC || counters->abi != ATM_ABI || counters->cell_cnt > ATM_CELL_CNT)
+		return -EPROTO;
+	/* Cells beyond are not looked at: it would allocate them. */
+	return counters->cell_cnt ? read_part(ctl, head_bytes, counters->cell_cnt * sizeof(struct atm_cell), counters)
+				  : 0;
 }

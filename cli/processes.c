@@ -74,6 +74,23 @@ static uint32_t *index_entry(const struct processes *processes, uint32_t tgid, u
 	return &processes->index[at];
 }
 
+const struct process_stat *processes__find(const struct processes *processes, uint32_t tgid, uint64_t start_ns,
+					   uint32_t exec_cnt)
+{
+	const uint32_t *entry = processes->index_cnt ? index_entry(processes, tgid, start_ns, exec_cnt) : NULL;
+
+	return entry && *entry ? &processes->items[*entry - 1] : NULL;
+}
+
+const char *processes__self_name(enum self_state state)
+{
+#define X(id, name, why) [SELF_##id] = name,
+	static const char *const names[SELF_STATE_CNT] = {SELF_STATES(X)};
+#undef X
+
+	return names[state];
+}
+
 static int grow_index(struct processes *processes)
 {
 	size_t cnt = processes->index_cnt ? 2 * processes->index_cnt : 64;
@@ -197,6 +214,7 @@ int processes__add_row(struct processes *processes, const struct at_row *row)
 		memcpy(item->comm, thread.comm, sizeof(item->comm));
 	item->has_leader |= is_leader;
 	item->is_ended &= thread.is_ended;
+	item->is_found |= row->is_found != 0;
 	if (!item->begin_ns || thread.begin_ns < item->begin_ns)
 		item->begin_ns = thread.begin_ns;
 	add_cpu(&item->cpu, &thread.cpu);
@@ -225,6 +243,7 @@ static int add_item(struct processes *processes, const struct process_stat *src)
 	if (src->allocator[0])
 		memcpy(item->allocator, src->allocator, sizeof(item->allocator));
 	item->is_ended &= src->is_ended;
+	item->is_found |= src->is_found;
 	if (!item->begin_ns || src->begin_ns < item->begin_ns)
 		item->begin_ns = src->begin_ns;
 	add_cpu(&item->cpu, &src->cpu);
@@ -256,14 +275,11 @@ int processes__since(const struct processes *now, const struct processes *before
 	processes__init(out);
 	for (size_t i = 0; !err && i < now->cnt; i++) {
 		struct process_stat part = now->items[i];
-		const uint32_t *entry =
-			before->index_cnt ? index_entry(before, part.tgid, part.start_ns, part.exec_cnt) : NULL;
+		const struct process_stat *old = processes__find(before, part.tgid, part.start_ns, part.exec_cnt);
 
 		part.threads = NULL;
 		part.kept_cnt = 0;
-		if (entry && *entry) {
-			const struct process_stat *old = &before->items[*entry - 1];
-
+		if (old) {
 			subtract_usage(part.classes, old->classes);
 			row_ledger__since(&part.ledger, &old->ledger);
 			part.cpu.user_ns = less(part.cpu.user_ns, old->cpu.user_ns);

@@ -13,7 +13,24 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "alloc/control.h"
 #include "bpf/event.h"
+
+/* What is known of what the bundled allocator in a process counted: X(id, name, why it is not known). */
+#define SELF_STATES(X)                                                       \
+	X(NONE, "none", "")                                                  \
+	X(KNOWN, "known", "")                                                \
+	X(ENDED, "ended", "ended, or started another program")               \
+	X(LATE, "late", "found when it ran already")                         \
+	X(THREADS, "threads", "attached to some of its threads only")        \
+	X(SHARED, "shared", "counts together with the process that made it") \
+	X(HEAPS, "heaps", "more heaps than it counts")                       \
+	X(UNREAD, "unread", "cannot be read")                                \
+	X(UNASKED, "unasked", "too many processes, or not visible here")
+
+#define X(id, name, why) SELF_##id,
+enum self_state { SELF_STATES(X) SELF_STATE_CNT };
+#undef X
 
 /* Beyond these, those that have ended first are summed up without a name. */
 enum { PROCESSES_MAX = 10000, PROCESSES_THREAD_MAX = 20000 };
@@ -41,10 +58,13 @@ struct process_stat {
 	char allocator[128]; /* "" = not known */
 	bool is_ended;       /* all of its threads have */
 	bool has_leader;     /* comm is that of the process itself */
+	bool is_found;       /* it ran already when it was met by a pass */
 	uint64_t begin_ns;   /* monotonic clock */
 	struct at_cpu cpu;
 	struct usage classes[AT_CLASS_CNT]; /* of all threads, as the next */
 	struct at_row_ledger ledger;
+	uint32_t self_state;         /* enum self_state */
+	struct atm_sums self;        /* valid with SELF_KNOWN: what its allocator counted while it was traced */
 	uint64_t thread_cnt;         /* all that it had */
 	struct thread_stat *threads; /* those that are kept */
 	size_t kept_cnt;
@@ -66,6 +86,9 @@ void processes__init(struct processes *processes);
 void processes__free(struct processes *processes);
 /* Adds what a row holds. 0 or -ENOMEM. */
 int processes__add_row(struct processes *processes, const struct at_row *row);
+/* NULL: there is none. */
+const struct process_stat *processes__find(const struct processes *processes, uint32_t tgid, uint64_t start_ns,
+					   uint32_t exec_cnt);
 /* Adds a copy of all that src has. 0 or -ENOMEM. */
 int processes__add(struct processes *processes, const struct processes *src);
 /* The part of now that is not in before, by process (ledgers: see row_ledger.h); threads are left out. 0 or -ENOMEM;
@@ -78,6 +101,7 @@ void processes__sort(struct processes *processes);
 /* System and user time, from shares that were counted in ticks and a total that was measured. */
 uint64_t processes__sys_ns(const struct at_cpu *cpu);
 uint64_t processes__user_ns(const struct at_cpu *cpu);
+const char *processes__self_name(enum self_state state);
 /* Those of all processes together. */
 void processes__cpu(const struct processes *processes, struct at_cpu *cpu);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/profile.h"
+#include "cli/profile_fields.h"
 
 static const char *class_name(int index)
 {
@@ -98,6 +99,11 @@ static const struct field thread_fields[] = {
 	FIELD_END,
 };
 
+static const char *self_name(int index)
+{
+	return processes__self_name(index);
+}
+
 static const struct field process_fields[] = {
 	FIELD(struct process_stat, pid),
 	FIELD(struct process_stat, tgid),
@@ -107,10 +113,13 @@ static const struct field process_fields[] = {
 	FIELD_TEXT(struct process_stat, allocator),
 	FIELD(struct process_stat, is_ended),
 	FIELD(struct process_stat, has_leader),
+	FIELD(struct process_stat, is_found),
 	FIELD(struct process_stat, begin_ns),
 	FIELD_OBJECT(struct process_stat, cpu, cpu_fields),
 	FIELD_OBJECTS(struct process_stat, classes, class_name, usage_fields),
 	FIELD_OBJECT(struct process_stat, ledger, ledger_fields),
+	FIELD_ENUM(struct process_stat, self_state, SELF_STATE_CNT, self_name),
+	FIELD_OBJECT(struct process_stat, self, profile_self_fields),
 	FIELD(struct process_stat, thread_cnt),
 	FIELD_END,
 };

@@ -156,7 +156,7 @@ static const struct field request_fields[] = {
 	FIELD_END,
 };
 
-static const struct field self_fields[] = {
+const struct field profile_self_fields[] = {
 	FIELD_ARRAY(struct atm_sums, call_cnt, kind_name),
 	FIELD_ARRAY(struct atm_sums, error_cnt, kind_name),
 	FIELD_ARRAY(struct atm_sums, decision_cnt, decision_name),
@@ -171,7 +171,7 @@ static const struct field phase_fields[] = {
 	FIELD_OBJECT(struct phase_stat, refault, refault_fields),
 	FIELD_OBJECT(struct phase_stat, locks, lock_fields),
 	FIELD_OBJECT(struct phase_stat, stacks, stack_fields),
-	FIELD_OBJECT(struct phase_stat, self, self_fields),
+	FIELD_OBJECT(struct phase_stat, self, profile_self_fields),
 	FIELD_END,
 };
 

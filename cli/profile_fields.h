@@ -11,5 +11,7 @@
 
 /* Of struct profile. */
 extern const struct field profile_fields[];
+/* Of struct atm_sums, which processes have, too. */
+extern const struct field profile_self_fields[];
 
 #endif

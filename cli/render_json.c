@@ -15,6 +15,7 @@
 #include "cli/render_callchain.h"
 #include "cli/render_json.h"
 #include "cli/render_processes.h"
+#include "cli/render_requests.h"
 
 static json_t *number(uint64_t value)
 {
@@ -102,77 +103,6 @@ static void set_traced(json_t *object, const struct profile *profile, const stru
 		set_faults(object, phase);
 }
 
-/* Bands by the size up to which they go. */
-static json_t *request_bands(const struct atm_requests *requests)
-{
-#define X(edge) #edge,
-	static const char *const names[ATM_BAND_CNT] = {ATM_BANDS(X)};
-#undef X
-	json_t *bands = json_object();
-
-	for (int band = 0; band < ATM_BAND_CNT; band++) {
-		json_t *object;
-
-		if (!requests->malloc_cnt[band] && !requests->free_cnt[band] && !requests->realloc_cnt[band])
-			continue;
-		object = json_pack("{s:o, s:o, s:o}", "malloc", number(requests->malloc_cnt[band]), "free",
-				   number(requests->free_cnt[band]), "realloc", number(requests->realloc_cnt[band]));
-		json_object_set_new(bands, band == ATM_BAND_CNT - 1 ? "above" : names[band], object);
-	}
-	return bands;
-}
-
-/* What a thousand requests cost in the kernel. */
-static void set_request_costs(json_t *object, const struct phase_stat *phase, uint64_t request_cnt)
-{
-	uint64_t call_cnt = 0, call_ns = 0, fault_ns = 0;
-
-	for (int class = 1; class < AT_CLASS_CNT && request_cnt; class ++) {
-		const struct class_stat *stat = &phase->classes[class];
-
-		if (class == AT_CLASS_MADVISE_PHASE)
-			continue;
-		if (profile__class_syscall(class) == AT_SYS_INVALID) {
-			fault_ns += stat->sum_ns;
-			continue;
-		}
-		call_cnt += stat->call_cnt;
-		call_ns += stat->sum_ns;
-	}
-	if (!request_cnt)
-		return;
-	json_object_set_new(object, "syscalls_per_1000", json_real((double)call_cnt * 1e3 / (double)request_cnt));
-	set_number(object, "syscall_ns_per_1000", (uint64_t)((double)call_ns * 1e3 / (double)request_cnt));
-	set_number(object, "fault_ns_per_1000", (uint64_t)((double)fault_ns * 1e3 / (double)request_cnt));
-}
-
-static void set_self(json_t *object, const struct profile *profile, const struct phase_stat *phase)
-{
-	const struct atm_sums *self = &phase->self;
-	uint64_t request_cnt = render__band_sum(self->requests.malloc_cnt) + render__band_sum(self->requests.free_cnt) +
-			       render__band_sum(self->requests.realloc_cnt);
-	json_t *requests = json_object(), *counts = json_object(), *errors = json_object(), *decisions = json_object();
-
-	set_number(requests, "malloc", render__band_sum(self->requests.malloc_cnt));
-	set_number(requests, "free", render__band_sum(self->requests.free_cnt));
-	set_number(requests, "realloc", render__band_sum(self->requests.realloc_cnt));
-	json_object_set_new(requests, "by_size", request_bands(&self->requests));
-	if (profile->has_trace)
-		set_request_costs(requests, phase, request_cnt);
-	for (int kind = 0; kind < ATM_KIND_CNT; kind++) {
-		set_number(counts, profile__kind_name(kind), self->call_cnt[kind]);
-		if (self->error_cnt[kind])
-			set_number(errors, profile__kind_name(kind), self->error_cnt[kind]);
-	}
-	for (int decision = 0; decision < ATM_DECISION_CNT; decision++)
-		if (self->decision_cnt[decision])
-			set_number(decisions, render__decision_name(decision), self->decision_cnt[decision]);
-	json_object_set_new(object, "requests", requests);
-	json_object_set_new(object, "self_counts", counts);
-	set_if_any(object, "self_errors", errors);
-	set_if_any(object, "decisions", decisions);
-}
-
 static json_t *phase_object(const struct profile *profile, const struct phase_stat *phase)
 {
 	json_t *object = json_object();
@@ -180,8 +110,7 @@ static json_t *phase_object(const struct profile *profile, const struct phase_st
 	if (profile->has_trace)
 		set_traced(object, profile, phase);
 	render_json__set_ledgers(object, profile, phase);
-	if (profile->has_self_counts)
-		set_self(object, profile, phase);
+	render_requests__phase_json(object, profile, phase);
 	return object;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/format.h"
 #include "cli/json_text.h"
 #include "cli/profile.h"
+#include "cli/render_requests.h"
 #include "cli/render_row_ledgers.h"
 
 enum { COMM_TEXT = 4 * AT_COMM_BYTES + 1, HEADLINE_CNT = 4 };
@@ -168,6 +169,7 @@ static json_t *process_object(const struct process_stat *item, unsigned ledgers)
 	set_number(object, "thread_count", item->thread_cnt);
 	json_object_set_new(object, "classes", classes_object(item->classes));
 	render_row_ledgers__json(object, &item->ledger, ledgers);
+	render_requests__process_json(object, item);
 	for (size_t i = 0; i < item->kept_cnt; i++)
 		json_array_append_new(threads, thread_object(&item->threads[i], ledgers));
 	json_object_set_new(object, "threads", threads);

@@ -12,6 +12,7 @@
 #include "cli/format.h"
 #include "cli/render.h"
 #include "cli/render_processes.h"
+#include "cli/render_requests.h"
 #include "cli/render_row_ledgers.h"
 
 /* Width of the label column of all lines outside the table. */
@@ -273,44 +274,6 @@ static void print_phases(const struct table *table)
 	}
 }
 
-/* Policy decisions and requests of the phase shown. */
-static void print_self(const struct table *table)
-{
-	const struct profile *profile = table->profile;
-	const struct phase_stat *phase =
-		render__has_phases(profile) ? &profile->phases[AT_PHASE_MEASURED] : table->total;
-	const struct atm_requests *requests = &phase->self.requests;
-	uint64_t malloc_cnt = render__band_sum(requests->malloc_cnt), free_cnt = render__band_sum(requests->free_cnt);
-	uint64_t realloc_cnt = render__band_sum(requests->realloc_cnt);
-	uint64_t request_cnt = malloc_cnt + free_cnt + realloc_cnt;
-	uint64_t sum_ns, cnt = syscall_cnt(table, phase, &sum_ns);
-	char a[FORMAT_BYTES], b[FORMAT_BYTES], c[FORMAT_BYTES];
-	bool has_any = false;
-
-	for (int decision = 0; decision < ATM_DECISION_CNT; decision++) {
-		if (!phase->self.decision_cnt[decision])
-			continue;
-		fprintf(table->out, has_any ? ", %s %s" : "decisions   %s %s", render__decision_name(decision),
-			format__count(phase->self.decision_cnt[decision], a));
-		has_any = true;
-	}
-	if (has_any)
-		fputc('\n', table->out);
-	format__line(table->out, "requests", "malloc %s, free %s, realloc %s", format__count(malloc_cnt, a),
-		     format__count(free_cnt, b), format__count(realloc_cnt, c));
-	if (!request_cnt)
-		return;
-	if (profile->has_trace)
-		format__line(table->out, "",
-			     "per 1,000 requests: %.2f memory syscalls, %.2f us in them, %.2f us in faults",
-			     cnt * 1e3 / request_cnt, (double)sum_ns / request_cnt,
-			     (double)(phase->classes[AT_CLASS_FAULT_MINOR].sum_ns +
-				      phase->classes[AT_CLASS_FAULT_MAJOR].sum_ns) /
-				     request_cnt);
-	else
-		format__line(table->out, "", "%.2f memory syscalls per 1,000 requests", cnt * 1e3 / request_cnt);
-}
-
 /* What share of the system time the classes explain. Said with care: the two are not measured alike. */
 static void print_share(const struct table *table)
 {
@@ -403,7 +366,9 @@ static void print_check(const struct table *table)
 
 	for (int kind = 0; kind < ATM_KIND_CNT; kind++)
 		for (int class = 1; class < AT_CLASS_CNT; class ++) {
-			const uint64_t call_cnt = table->total->classes[class].call_cnt;
+			/* One that was running when it was attached ends in no class. */
+			const uint64_t call_cnt = table->total->classes[class].call_cnt +
+						  table->profile->early_flight_cnt[profile__class_syscall(class)];
 
 			if (strcmp(profile__class_name(class), profile__kind_name(kind)) != 0 ||
 			    call_cnt >= table->total->self.call_cnt[kind])
@@ -437,8 +402,7 @@ int render__table(FILE *out, const struct profile *profile, const struct render_
 	print_settings(&table);
 	print_phases(&table);
 	render__ledgers(out, profile, table.total, opts);
-	if (profile->has_self_counts)
-		print_self(&table);
+	render_requests__table(out, profile, table.total, opts->top_cnt);
 	if (profile->processes)
 		render_processes__table(out, profile->processes, opts->top_cnt, opts->has_color, true);
 	if (profile->processes)

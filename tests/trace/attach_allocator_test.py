@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 
-from attaching import Attach, Child, Target
+from attaching import Attach, Child, Target, run_if_traced
 from measure import ALLOCTRACE, OUT, Results, expect
 
 PROGRAM = """
@@ -117,7 +117,4 @@ def main():
     results.exit()
 
 
-if subprocess.run([ALLOCTRACE, "check"], capture_output=True, check=False).returncode:
-    Results.skip("attach", "the kernel does not let us trace here ('alloctrace check' says why)")
-else:
-    main()
+run_if_traced(main)

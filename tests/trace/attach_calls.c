@@ -14,6 +14,10 @@
  *   p N   touches N pages
  *   m N   maps N pages, touches them, has them dropped, touches them again, and unmaps them
  *   k N   maps N pages, and keeps them
+ *   a N   N blocks of 48 pages, each freed at once, and one block that is grown N + 2 times
+ *   g N   a child does that, and stays
+ *   v     a thread makes a child by vfork, which stays until it is killed
+ *   s T   takes the name T
  *   u     a thread begins a call that does not end
  *   r     and now it does
  *   q     the end
@@ -23,6 +27,7 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +166,53 @@ static void map_and_drop(long n)
 	munmap(pages, (size_t)n * PAGE);
 }
 
+static void allocate(long n)
+{
+	enum { BLOCK_BYTES = 48 * PAGE, GROWN_BYTES = 40 };
+	char *volatile block;
+
+	for (long i = 0; i < n; i++) {
+		block = malloc(BLOCK_BYTES);
+		block[0] = 1;
+		free(block);
+	}
+	block = malloc(GROWN_BYTES);
+	for (long i = 0; i < n + 2; i++)
+		block = realloc(block, (size_t)(GROWN_BYTES + i % 2));
+	free(block);
+}
+
+static void fork_one_that_stays(long n)
+{
+	int ready[2];
+	char byte;
+
+	if (pipe2(ready, O_CLOEXEC))
+		fail("pipe");
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		allocate(n);
+		if (write(ready[1], "r", 1) != 1)
+			fail("write");
+		for (;;)
+			pause();
+	}
+	if (read(ready[0], &byte, 1) != 1)
+		fail("read");
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static void *vfork_one(void *arg)
+{
+	if (!vfork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return arg;
+}
+
 /* A fault that nobody answers keeps the call of a thread from ending. */
 static struct {
 	int fd;
@@ -235,6 +287,13 @@ static void *obey(void *arg)
 		case 'p': touch(n); break;
 		case 'm': map_and_drop(n); break;
 		case 'k': map(n); break;
+		case 'a': allocate(n); break;
+		case 'g': fork_one_that_stays(n); break;
+		case 'v': start(vfork_one, NULL); break;
+		case 's':
+			line[strcspn(line, "\n")] = 0;
+			prctl(PR_SET_NAME, line + 2);
+			break;
 		case 'u': get_stuck(); break;
 		case 'r': get_loose(); break;
 		case 'q': _exit(0);

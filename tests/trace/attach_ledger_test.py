@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from attaching import CALLS, Attach, Target, expect_exact
+from attaching import Attach, Target, expect_exact, run_if_traced
 from measure import ALLOCTRACE, Results, expect
 
 
@@ -172,8 +172,4 @@ def main():
     results.exit()
 
 
-if subprocess.run([ALLOCTRACE, "check"], capture_output=True, check=False).returncode:
-    Results.skip("attach", "the kernel does not let us trace here ('alloctrace check' says why)")
-else:
-    expect(os.path.exists(CALLS), f"{CALLS} was not built")
-    main()
+run_if_traced(main)

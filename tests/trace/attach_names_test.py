@@ -15,8 +15,8 @@ import subprocess
 import tempfile
 import unicodedata
 
-from attaching import KNOWN, Attach, Target, cgroup_root, counted, expect_total
-from measure import ALLOCTRACE, OUT, Results, expect
+from attaching import KNOWN, Attach, Target, cgroup_root, counted, expect_total, run_if_traced
+from measure import ALLOCTRACE, Results, expect
 
 ODD = b"a;\"' \\\x1b[1m\x01\xff{"  # 14 bytes: a process may have it
 BYTES = bytes(range(1, 0x20))      # in names of 15
@@ -155,8 +155,4 @@ def main():
     results.exit()
 
 
-if subprocess.run([ALLOCTRACE, "check"], capture_output=True, check=False).returncode:
-    Results.skip("attach", "the kernel does not let us trace here ('alloctrace check' says why)")
-else:
-    expect(os.path.exists(f"{OUT}/libatmalloc.so"), "no library")
-    main()
+run_if_traced(main)

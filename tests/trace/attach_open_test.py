@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 
-from attaching import CALLS, KNOWN, Attach, Target, cgroup_root, counted, expect_exact, expect_total
+from attaching import CALLS, KNOWN, Attach, Target, cgroup_root, counted, expect_exact, expect_total, run_if_traced
 from measure import ALLOCTRACE, Results, expect
 
 PROCESSES = 1009
@@ -181,7 +181,4 @@ def main():
     results.exit()
 
 
-if subprocess.run([ALLOCTRACE, "check"], capture_output=True, check=False).returncode:
-    Results.skip("attach", "the kernel does not let us trace here ('alloctrace check' says why)")
-else:
-    main()
+run_if_traced(main)

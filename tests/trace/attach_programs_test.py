@@ -16,7 +16,7 @@ import time
 
 import programs
 import servers
-from attaching import Attach, counted
+from attaching import Attach, counted, run_if_traced
 from measure import Results, expect, expect_exact
 
 MMAPS = 1009
@@ -155,8 +155,4 @@ def main():
     results.exit()
 
 
-if subprocess.run([os.environ.get("ALLOCTRACE", ".output/alloctrace"), "check"], capture_output=True,
-                  check=False).returncode:
-    Results.skip("attach", "the kernel does not let us trace here ('alloctrace check' says why)")
-else:
-    main()
+run_if_traced(main)

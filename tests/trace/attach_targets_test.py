@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-from attaching import CALLS, Attach, Target, cgroup_root, counted, expect_total
+from attaching import CALLS, Attach, Target, cgroup_root, counted, expect_total, run_if_traced
 from measure import ALLOCTRACE, OUT, Results, expect, expect_exact
 
 CYCLES = int(os.environ.get("ATTACH_CYCLES", "15"))
@@ -303,7 +303,4 @@ def main():
     results.exit()
 
 
-if subprocess.run([ALLOCTRACE, "check"], capture_output=True, check=False).returncode:
-    Results.skip("attach", "the kernel does not let us trace here ('alloctrace check' says why)")
-else:
-    main()
+run_if_traced(main)

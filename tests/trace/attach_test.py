@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from attaching import CALLS, CLASS, KNOWN, Attach, Child, Target, counted, expect_total
+from attaching import CLASS, KNOWN, Attach, Child, Target, counted, expect_total, run_if_traced
 from measure import ALLOCTRACE, Results, expect, expect_exact
 
 
@@ -249,8 +249,4 @@ def main():
     results.exit()
 
 
-if subprocess.run([ALLOCTRACE, "check"], capture_output=True, check=False).returncode:
-    Results.skip("attach", "the kernel does not let us trace here ('alloctrace check' says why)")
-else:
-    expect(os.path.exists(CALLS), f"{CALLS} was not built")
-    main()
+run_if_traced(main)

@@ -18,7 +18,7 @@ import subprocess
 
 import programs
 import servers
-from attaching import Attach, Target, counted, expect_total
+from attaching import Attach, Target, counted, expect_total, run_if_traced
 from measure import Results, expect, expect_exact
 
 CALLS = 1009
@@ -255,8 +255,4 @@ def main():
     results.exit()
 
 
-if subprocess.run([os.environ.get("ALLOCTRACE", ".output/alloctrace"), "check"], capture_output=True,
-                  check=False).returncode:
-    Results.skip("attach", "the kernel does not let us trace here ('alloctrace check' says why)")
-else:
-    main()
+run_if_traced(main)

@@ -126,6 +126,36 @@ static void test_cells_are_summed(void **state)
 	free(shared);
 }
 
+/* From a mark in phase 1 on: phase 0 until another is marked, and nothing of before. */
+static void test_since_mark(void **state)
+{
+	struct atm_counters *shared = new_shared();
+	struct atm_sums own[ATM_PHASE_CNT] = {0};
+	struct counters_mark mark;
+
+	(void)state;
+	shared->phases_seen = 3;
+	shared->phase = 1;
+	shared->at_phase[1].call_cnt[ATM_KIND_MUNMAP] = 5;
+	shared->live.call_cnt[ATM_KIND_MUNMAP] = 11;
+	shared->cell_cnt = 1;
+	shared->cells[0].requests.free_cnt[3] = 17;
+	counters__mark(shared, &mark);
+	shared->at_phase[2].call_cnt[ATM_KIND_MUNMAP] = 24;
+	shared->at_phase[2].requests.free_cnt[3] = 36;
+	shared->phases_seen = 7;
+	shared->phase = 2;
+	shared->live.call_cnt[ATM_KIND_MUNMAP] = 41;
+	shared->cells[0].requests.free_cnt[3] = 59;
+	counters__add_since(shared, &mark, own);
+	assert_int_equal(munmaps(&own[0]), 13);
+	assert_int_equal(munmaps(&own[1]), 0);
+	assert_int_equal(munmaps(&own[2]), 17);
+	assert_int_equal(own[0].requests.free_cnt[3], 19);
+	assert_int_equal(own[2].requests.free_cnt[3], 23);
+	free(shared);
+}
+
 /* Counters that shrink (a broken process) are 0, never 2^64 - 1. */
 static void test_no_underflow(void **state)
 {
@@ -413,6 +443,7 @@ int main(void)
 		cmocka_unit_test(test_phase_left_out),
 		cmocka_unit_test(test_forked_in_phase),
 		cmocka_unit_test(test_cells_are_summed),
+		cmocka_unit_test(test_since_mark),
 		cmocka_unit_test(test_no_underflow),
 		cmocka_unit_test(test_cell_cnt_is_bounded),
 		cmocka_unit_test(test_handover),
