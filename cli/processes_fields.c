@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/ledger_fields.h"
 #include "cli/profile.h"
 #include "cli/profile_fields.h"
 
@@ -14,16 +15,10 @@ static const char *class_name(int index)
 	return profile__class_name(index);
 }
 
-/* Types of the kernel's headers, which are not those of stdint.h. */
-#define FIELD_U64(type, member)                                                                                 \
-	{                                                                                                       \
-		FIELD_PLACE(type, member), .kind = FIELD_KIND_U64, .bytes = sizeof(FIELD_MEMBER(type, member)), \
-	}
-
 static const struct field cpu_fields[] = {
-	FIELD_U64(struct at_cpu, user_ns),
-	FIELD_U64(struct at_cpu, sys_ns),
-	FIELD_U64(struct at_cpu, total_ns),
+	FIELD(struct at_cpu, user_ns),
+	FIELD(struct at_cpu, sys_ns),
+	FIELD(struct at_cpu, total_ns),
 	FIELD_END,
 };
 
@@ -32,43 +27,6 @@ static const struct field usage_fields[] = {
 	FIELD(struct usage, error_cnt),
 	FIELD(struct usage, bytes),
 	FIELD(struct usage, sum_ns),
-	FIELD_END,
-};
-
-static const char *release_name(int index)
-{
-	return profile__release_name(index);
-}
-
-static const char *lock_name(int index)
-{
-	return profile__lock_name(index);
-}
-
-static const struct field refault_fields[] = {
-	FIELD(struct at_refault, released_pages),
-	FIELD(struct at_refault, release_ns),
-	FIELD(struct at_refault, returned_pages),
-	FIELD(struct at_refault, refault_ns),
-	FIELD_END,
-};
-
-static const struct field wait_fields[] = {
-	FIELD(struct at_wait, cnt),
-	FIELD(struct at_wait, sum_ns),
-	FIELD(struct at_wait, max_ns),
-	FIELD_END,
-};
-
-static const struct field stack_fields[] = {
-	FIELD(struct at_stack_ledger, thread_cnt),
-	FIELD(struct at_stack_ledger, foreign_cnt),
-	FIELD(struct at_stack_ledger, call_cnt),
-	FIELD(struct at_stack_ledger, call_ns),
-	FIELD(struct at_stack_ledger, charged_pages),
-	FIELD(struct at_stack_ledger, uncharged_pages),
-	FIELD(struct at_stack_ledger, fault_cnt),
-	FIELD(struct at_stack_ledger, fault_ns),
 	FIELD_END,
 };
 
@@ -82,9 +40,9 @@ static const struct field ledger_fields[] = {
 	FIELD(struct at_row_ledger, vma_last_ns),
 	FIELD(struct at_row_ledger, vma_last),
 	FIELD(struct at_row_ledger, vma_peak),
-	FIELD_OBJECTS(struct at_row_ledger, refaults, release_name, refault_fields),
-	FIELD_OBJECTS(struct at_row_ledger, locks, lock_name, wait_fields),
-	FIELD_OBJECT(struct at_row_ledger, stacks, stack_fields),
+	FIELD_OBJECTS(struct at_row_ledger, refaults, ledger_fields__release_name, ledger_fields__release),
+	FIELD_OBJECTS(struct at_row_ledger, locks, ledger_fields__lock_name, ledger_fields__wait),
+	FIELD_OBJECT(struct at_row_ledger, stacks, ledger_fields__stacks),
 	FIELD_END,
 };
 

@@ -3,6 +3,7 @@
 #include "cli/profile_fields.h"
 
 #include "cli/callchain.h"
+#include "cli/ledger_fields.h"
 #include "cli/profile.h"
 #include "cli/render.h"
 
@@ -48,16 +49,6 @@ static const char *loss_name(int loss)
 static const char *ledger_name(int ledger)
 {
 	return profile__ledger_name(ledger);
-}
-
-static const char *lock_name(int lock)
-{
-	return profile__lock_name(lock);
-}
-
-static const char *release_name(int release)
-{
-	return profile__release_name(release);
 }
 
 static const char *policy_name(int policy)
@@ -109,43 +100,16 @@ static const struct field vma_fields[] = {
 	FIELD_END,
 };
 
-static const struct field release_fields[] = {
-	FIELD(struct at_refault, released_pages),
-	FIELD(struct at_refault, release_ns),
-	FIELD(struct at_refault, returned_pages),
-	FIELD(struct at_refault, refault_ns),
-	FIELD_END,
-};
-
 static const struct field refault_fields[] = {
-	FIELD_OBJECTS(struct at_refault_ledger, kinds, release_name, release_fields),
+	FIELD_OBJECTS(struct at_refault_ledger, kinds, ledger_fields__release_name, ledger_fields__release),
 	FIELD(struct at_refault_ledger, max_ns),
 	FIELD_ARRAY(struct at_refault_ledger, hist, NULL),
 	FIELD_END,
 };
 
-static const struct field wait_fields[] = {
-	FIELD(struct at_wait, cnt),
-	FIELD(struct at_wait, sum_ns),
-	FIELD(struct at_wait, max_ns),
-	FIELD_END,
-};
-
 static const struct field lock_fields[] = {
-	FIELD_OBJECTS(struct at_lock_ledger, kinds, lock_name, wait_fields),
-	FIELD_OBJECTS(struct at_lock_ledger, classes, class_name, wait_fields),
-	FIELD_END,
-};
-
-static const struct field stack_fields[] = {
-	FIELD(struct at_stack_ledger, thread_cnt),
-	FIELD(struct at_stack_ledger, foreign_cnt),
-	FIELD(struct at_stack_ledger, call_cnt),
-	FIELD(struct at_stack_ledger, call_ns),
-	FIELD(struct at_stack_ledger, charged_pages),
-	FIELD(struct at_stack_ledger, uncharged_pages),
-	FIELD(struct at_stack_ledger, fault_cnt),
-	FIELD(struct at_stack_ledger, fault_ns),
+	FIELD_OBJECTS(struct at_lock_ledger, kinds, ledger_fields__lock_name, ledger_fields__wait),
+	FIELD_OBJECTS(struct at_lock_ledger, classes, class_name, ledger_fields__wait),
 	FIELD_END,
 };
 
@@ -170,7 +134,7 @@ static const struct field phase_fields[] = {
 	FIELD_OBJECT(struct phase_stat, vmas, vma_fields),
 	FIELD_OBJECT(struct phase_stat, refault, refault_fields),
 	FIELD_OBJECT(struct phase_stat, locks, lock_fields),
-	FIELD_OBJECT(struct phase_stat, stacks, stack_fields),
+	FIELD_OBJECT(struct phase_stat, stacks, ledger_fields__stacks),
 	FIELD_OBJECT(struct phase_stat, self, profile_self_fields),
 	FIELD_END,
 };
