@@ -23,6 +23,7 @@
 
 #include "bpf/locks.bpf.h"
 #include "bpf/places.bpf.h"
+#include "bpf/rss.bpf.h"
 #include "bpf/stacks.bpf.h"
 
 #include "bpf/commit.bpf.h"
@@ -36,7 +37,6 @@
 #include "bpf/life.bpf.h"
 
 #include "bpf/fault.bpf.h"
-#include "bpf/rss.bpf.h"
 #include "bpf/syscall.bpf.h"
 #include "bpf/tasks.bpf.h"
 
@@ -122,7 +122,7 @@ SHELL_LAST(leave_ia, "__ia32_sys_exit_group", NR_IA32_EXIT_GROUP)
 SEC("?fentry/handle_mm_fault")
 int BPF_PROG(at_fault_fe, struct vm_area_struct *vma, unsigned long addr, unsigned int flags, struct pt_regs *regs)
 {
-	return fault_enter_fx(flags, regs);
+	return fault_enter_fx(addr, flags, regs);
 }
 
 SEC("?fexit/handle_mm_fault")
@@ -175,9 +175,9 @@ int BPF_PROG(at_got_btf, void *lock, int ret)
 }
 
 SEC("?perf_event")
-int at_fault_begin(void *ctx)
+int at_fault_begin(struct bpf_perf_event_data *ctx)
 {
-	return fault_begin();
+	return fault_begin(ctx->addr);
 }
 
 SEC("?perf_event")

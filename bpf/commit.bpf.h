@@ -17,8 +17,6 @@
 
 #define ADDRESS_END (1ull << 56)
 
-enum { NR_EXECVE = 59, NR_EXIT_GROUP = 231, NR_EXECVEAT = 322 };
-
 static __always_inline void commit_add_row(struct at_row *row, __s64 pages)
 {
 	if (pages > 0)
@@ -78,13 +76,15 @@ static __always_inline struct at_process *process_of(__u32 tgid)
 	return process;
 }
 
-static __always_inline struct at_process *process_add(__u32 tgid, const struct at_process *new)
+/* flags: BPF_NOEXIST, then it may be -EEXIST; else BPF_ANY. Where there is no room that is counted once for a program.
+ */
+static __always_inline long process_add(__u32 tgid, const struct at_process *new, __u64 flags)
 {
-	if (bpf_map_update_elem(&processes, &tgid, new, BPF_ANY)) {
+	long err = bpf_map_update_elem(&processes, &tgid, new, flags);
+
+	if (err != -EEXIST && target_note(tgid, !err) && err)
 		loss_count(AT_LOSS_LEDGER_FULL);
-		return NULL;
-	}
-	return bpf_map_lookup_elem(&processes, &tgid);
+	return err;
 }
 
 /* A process that is older than the tracing: what it has is its start, not a charge. */
@@ -92,14 +92,21 @@ static __always_inline struct at_process *process_found(struct task_struct *task
 							struct at_row *row, __s64 pages)
 {
 	struct at_process new = {.stack_pages = task->mm->stack_vm, .user_cnt = 1};
+	__u8 *target = target_of(task->tgid);
+	long err;
 
+	if (!target || *target & TARGET_UNKEPT)
+		return NULL;
 	walk_once(slot, 0, ADDRESS_END);
 	new.acct_pages = cfg_has_vma_iter ? slot->walk_acct / PAGE_BYTES : task->mm->data_vm + task->mm->stack_vm;
 	new.acct_pages -= pages; /* before the call that made us look */
-	__sync_fetch_and_add(&commit_start, new.acct_pages);
-	__sync_fetch_and_add(&commit_level, new.acct_pages);
-	commit_peak(row, new.acct_pages);
-	return process_add(task->tgid, &new);
+	err = process_add(task->tgid, &new, BPF_NOEXIST);
+	if (!err) {
+		__sync_fetch_and_add(&commit_start, new.acct_pages);
+		__sync_fetch_and_add(&commit_level, new.acct_pages);
+		commit_peak(row, new.acct_pages);
+	}
+	return process_of(task->tgid);
 }
 
 /* Stacks that have grown. Threads may find the same growth: one of them wins. */
@@ -295,7 +302,7 @@ static __always_inline int commit_charged_fx(__s64 pages, int ret)
 
 	if (ret || !target || !*target)
 		return 0;
-	ledger = ledger_of(*target - 1);
+	ledger = ledger_of(target_phase(target));
 	if (ledger)
 		ledger->checked_pages += pages;
 	return 0;
@@ -315,7 +322,7 @@ static __always_inline void commit_last_look(__u64 nr)
 	target = target_of(task->tgid);
 	if (!target || !*target || is_compat(task))
 		return;
-	ledger = ledger_of(*target - 1);
+	ledger = ledger_of(target_phase(target));
 	process = process_of(task->tgid);
 	if (ledger && process)
 		commit_stacks(ledger, process, row_of_task(task), task);
@@ -366,7 +373,7 @@ static __always_inline void commit_begin(struct task_struct *task, __u8 phase, _
 		commit_assume(ledger, guess * PAGE_BYTES);
 	}
 	commit_peak(row, new.acct_pages);
-	process_add(task->tgid, &new);
+	process_add(task->tgid, &new, BPF_ANY);
 }
 
 /* One user less of an address space; the last one gives everything back. */
@@ -417,7 +424,7 @@ static __always_inline void commit_fork(struct task_struct *parent, struct task_
 		process = process_of(parent_tgid);
 		if (process)
 			guess = process->acct_pages;
-		commit_begin(child, *target - 1, guess);
+		commit_begin(child, target_phase(target), guess);
 		return;
 	}
 	/* An address space that is not known yet is not worth knowing for a vfork. */
@@ -425,7 +432,7 @@ static __always_inline void commit_fork(struct task_struct *parent, struct task_
 		return;
 	shared.owner_tgid = process->owner_tgid ? process->owner_tgid : parent_tgid;
 	process = process_of(parent_tgid);
-	if (process && process_add(child->tgid, &shared))
+	if (process && !process_add(child->tgid, &shared, BPF_ANY))
 		__sync_fetch_and_add(&process->user_cnt, 1);
 }
 
@@ -436,7 +443,7 @@ static __always_inline void commit_leave(struct task_struct *task, __u32 old_tid
 	struct at_slot *slot = cfg_has_rows ? slot_of(task, old_tid, 0) : NULL;
 
 	if (target && *target)
-		commit_end(task->tgid, slot ? row_of(slot) : NULL, *target - 1);
+		commit_end(task->tgid, slot ? row_of(slot) : NULL, target_phase(target));
 }
 
 static __always_inline void commit_exec(struct task_struct *task)
@@ -444,7 +451,7 @@ static __always_inline void commit_exec(struct task_struct *task)
 	__u8 *target = target_of(task->tgid);
 
 	if (target && *target)
-		commit_begin(task, *target - 1, task->mm->data_vm + task->mm->stack_vm);
+		commit_begin(task, target_phase(target), task->mm->data_vm + task->mm->stack_vm);
 }
 
 static __always_inline void commit_die(struct task_struct *task)
@@ -452,7 +459,7 @@ static __always_inline void commit_die(struct task_struct *task)
 	__u8 *target = target_of(task->tgid);
 
 	if (target && *target && !task->signal->live.counter)
-		commit_end(task->tgid, row_of_task(task), *target - 1);
+		commit_end(task->tgid, row_of_task(task), target_phase(target));
 }
 
 #endif

@@ -177,10 +177,10 @@ struct at_slot {
 	__u64 walk_acct;  /* bytes that are charged to the commit account */
 	__u64 walk_blind; /* bytes that stayed unseen on entry */
 	/* attach only: */
-	__u32 scope;    /* AT_SCOPE_*: the thread is known */
-	__u32 row;      /* number of its row + 1; 0 = none, AT_ROW_FULL = there was no room */
-	__u32 exec_cnt; /* programs that its process has started while traced */
-	__u32 is_fresh; /* it was there before tracing, and has not entered a call since */
+	__u32 scope;      /* AT_SCOPE_*: the thread is known */
+	__u32 row;        /* number of its row + 1; 0 = none, AT_ROW_FULL = there was no room */
+	__u32 exec_cnt;   /* programs that its process has started while traced */
+	__u32 fault_anon; /* anonymous pages of the process when the page fault began: bpf/stacks.bpf.h */
 	/* ledgers only: */
 	__u64 wait_lock;      /* address of the lock that the thread waits for; 0 = none */
 	__u64 wait_ns;        /* since when */
@@ -190,7 +190,7 @@ struct at_slot {
 	__u8 release;         /* AT_RELEASE_* */
 	__u8 wait_kind;       /* AT_LOCK_* */
 	__u8 is_stack;        /* the call is about a thread stack */
-	__u8 pad;
+	__u8 is_fresh;        /* attach: it was there before tracing, and has not entered a call since */
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct at_slot) == 128, "two cache lines");
 
@@ -351,7 +351,9 @@ struct at_stack_ledger {
 	__u64 foreign_cnt;                    /* of them, those whose stack was not seen to be mapped */
 	__u64 call_cnt, call_ns;              /* about stacks */
 	__u64 charged_pages, uncharged_pages; /* by those calls, with the commit ledger */
-	__u64 fault_cnt, fault_ns;            /* in stacks */
+	__u64 touched_pages;                  /* by page faults */
+	__u64 huge_pages;                     /* of them, those in huge ones */
+	__u64 fault_ns;
 };
 
 /* attach: what the ledgers know of one thread. Fields as in the ledgers above. */
@@ -391,6 +393,7 @@ struct at_row {
  */
 #define AT_LOSSES(X)                                                                                 \
 	X(NO_START, "no_start", "calls whose entry was not seen")                                    \
+	X(NO_END, "no_end", "calls whose exit was not seen")                                         \
 	X(NEVER_RETURNED, "never_returned", "calls that never returned (the thread died inside)")    \
 	X(CLOCK_BACK, "clock_back", "durations set to 0 because the clock went back")                \
 	X(SLOT_FULL, "map_full", "calls without room for their start time")                          \
@@ -398,7 +401,7 @@ struct at_row {
 	X(CLASS_ASSUMED, "class_assumed", "mprotect calls classed from their arguments alone")       \
 	X(FAULT_MISSED, "fault_missed", "page faults that the kernel counted and we did not")        \
 	X(FAULT_HIDDEN, "fault_hidden", "programs whose page faults the kernel hides (set-user-ID)") \
-	X(LEDGER_FULL, "ledger_full", "times that a process found no room in the commit ledger")     \
+	X(LEDGER_FULL, "ledger_full", "processes without room in the commit ledger")                 \
 	X(REFAULT_FULL, "refault_full", "page ranges without room in the refault ledger")            \
 	X(STACK_FULL, "stack_full", "stacks without room in the stack ledger")
 

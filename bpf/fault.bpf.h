@@ -14,7 +14,7 @@
 #ifndef ALLOCTRACE_BPF_FAULT_BPF_H
 #define ALLOCTRACE_BPF_FAULT_BPF_H
 
-static __always_inline int fault_begin(void)
+static __always_inline int fault_begin(__u64 addr)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u8 *target = target_of(task->tgid);
@@ -25,8 +25,8 @@ static __always_inline int fault_begin(void)
 	slot = slot_of(task, task->pid, cfg_is_partial ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!slot || (cfg_is_partial && !slot->scope))
 		return 0;
-	slot->fault_phase = *target - 1;
-	ledgers_fault_begin(slot);
+	slot->fault_phase = target_phase(target);
+	ledgers_fault_begin(slot, task, addr);
 	slot->fault_ns = bpf_ktime_get_ns();
 	return 0;
 }
@@ -56,7 +56,7 @@ static __always_inline int fault_end(enum at_class class, __u64 addr)
  * Not every call is a page fault of the program: those without registers come
  * from get_user_pages(). One that was tried before goes on: its start stands.
  */
-static __always_inline int fault_enter_fx(__u32 flags, const struct pt_regs *regs)
+static __always_inline int fault_enter_fx(__u64 addr, __u32 flags, const struct pt_regs *regs)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct at_slot *slot;
@@ -68,7 +68,7 @@ static __always_inline int fault_enter_fx(__u32 flags, const struct pt_regs *reg
 		if (slot && slot->fault_ns)
 			return 0;
 	}
-	return fault_begin();
+	return fault_begin(addr);
 }
 
 static __always_inline int fault_exit_fx(__u64 addr, __u32 flags, const struct pt_regs *regs, __u32 ret)

@@ -31,6 +31,8 @@ static __always_inline void ledgers_exit(const struct pt_regs *regs, long ret, s
 	}
 	if (cfg_has_commit && slot->syscall != AT_SYS_MADVISE && slot->syscall != AT_SYS_PROCESS_MADVISE)
 		commit_settle(slot, &call);
+	if (cfg_has_stacks && class == AT_CLASS_MADVISE_HUGEPAGE && !huge_is_asked)
+		huge_is_asked = 1;
 	if (cfg_has_stacks && slot->is_stack)
 		stacks_settle(slot, &call, ns);
 	if (cfg_has_refaults)
@@ -38,10 +40,12 @@ static __always_inline void ledgers_exit(const struct pt_regs *regs, long ret, s
 }
 
 /* A fault that ended in a signal has left its waits behind. */
-static __always_inline void ledgers_fault_begin(struct at_slot *slot)
+static __always_inline void ledgers_fault_begin(struct at_slot *slot, const struct task_struct *task, __u64 addr)
 {
 	if (cfg_has_locks)
 		slot->fault_wait_ns = 0;
+	if (cfg_has_stacks)
+		stacks_fault_begin(slot, task, addr);
 }
 
 /* addr: the address that was touched. */
@@ -54,7 +58,7 @@ static __always_inline void ledgers_fault_end(struct at_slot *slot, __u32 class,
 	if (cfg_has_locks && slot->fault_wait_ns)
 		locks_settle(slot->fault_wait_ns, slot->fault_phase, class);
 	if (cfg_has_stacks)
-		stacks_fault(slot, task->tgid, addr, ns);
+		stacks_fault(slot, task, addr, ns);
 	if (cfg_has_refaults)
 		refault_fault(slot, task, addr, ns, end_ns);
 }

@@ -24,6 +24,7 @@ const volatile bool cfg_has_vmas;       /* the VMA ledger is kept */
 const volatile bool cfg_has_locks;      /* the lock ledger is kept */
 const volatile bool cfg_has_refaults;   /* the refault ledger is kept */
 const volatile bool cfg_has_stacks;     /* the stack ledger is kept */
+const volatile bool cfg_is_huge;        /* huge pages come without being asked for */
 const volatile bool cfg_has_vma_iter;   /* the kernel has the iterator over VMAs */
 const volatile bool cfg_has_callchains; /* calls are summed by callchain */
 const volatile bool cfg_is_by_thread;   /* ... and by thread */
@@ -54,7 +55,7 @@ struct {
 	__type(value, struct at_slot);
 } task_slots SEC(".maps");
 
-/* key: 0; value: one byte a tgid, 0 = not a target, else phase + 1 */
+/* key: 0; value: one byte a tgid, 0 = not a target, else phase + 1, and TARGET_UNKEPT */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -202,6 +203,33 @@ static __always_inline __u8 *target_of(__u32 tgid)
 	if (!bytes || tgid >= cfg_pid_cnt)
 		return NULL;
 	return bytes + tgid;
+}
+
+/* Bit of a target byte: the process found no room in the commit ledger, and is not looked for again. */
+enum { TARGET_UNKEPT = 0x80 };
+
+/* Of a byte that is not 0. */
+static __always_inline __u32 target_phase(const __u8 *target)
+{
+	return (*target & ~TARGET_UNKEPT) - 1;
+}
+
+/*
+ * Notes whether a process has its place in the commit ledger; true when that is news. By words, so that no
+ * phase is lost that another thread writes meanwhile. A global function, see bpf/walk.bpf.h.
+ */
+__noinline int target_note(__u32 tgid, bool is_kept)
+{
+	__u32 key = 0, bit = (__u32)TARGET_UNKEPT << tgid % 4 * 8;
+	__u8 *bytes = bpf_map_lookup_elem(&targets, &key);
+	__u32 *word;
+
+	if (!bytes || tgid >= cfg_pid_cnt)
+		return false;
+	word = (__u32 *)(bytes + (tgid & ~3u));
+	if (is_kept)
+		return (__sync_fetch_and_and(word, ~bit) & bit) != 0;
+	return !(__sync_fetch_and_or(word, bit) & bit);
 }
 
 /* The slot of the current thread; NULL when there is none. */

@@ -176,7 +176,7 @@ static __always_inline void row_fork(struct task_struct *parent, struct task_str
 	__u8 *from = target_of(parent->tgid), *to = target_of(child->tgid);
 	struct at_slot *mother = slot_of(parent, parent->pid, 0), *born;
 	__u32 scope = mother ? mother->scope : AT_SCOPE_NONE, exec_cnt = mother ? mother->exec_cnt : 0;
-	__u8 byte = from ? *from : 0;
+	__u8 byte = from ? *from & ~TARGET_UNKEPT : 0;
 	struct at_attach *attach = attach_of();
 
 	if (!attach || attach->is_over)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What is resident when a process asks to end (exit_group): its memory is still
+ * What is resident in a process; above all when it asks to end (exit_group): its memory is still
  * all there, and it makes no more. A process that a signal ends asks nothing.
  *
  * Since 6.2 (f1a7941243c1) the kernel keeps a share of each count per CPU, 2 x
@@ -12,7 +12,7 @@
 #ifndef ALLOCTRACE_BPF_RSS_BPF_H
 #define ALLOCTRACE_BPF_RSS_BPF_H
 
-enum { NR_IA32_EXIT_GROUP = 252, RSS_CPU_MAX = 8192 };
+enum { RSS_CPU_MAX = 8192 };
 
 struct rss_shares {
 	__u64 counters; /* addresses */
@@ -80,6 +80,13 @@ static __noinline __s64 rss_by_thread(const struct task_struct *task, __u32 part
 	return BPF_CORE_READ(mm, rss_stat.count[part].counter) + BPF_CORE_READ(own, rss_stat.count[part]);
 }
 
+static __always_inline __s64 rss_part(const struct task_struct *task, __u32 part)
+{
+	if (bpf_core_field_exists(struct task_struct___rss, rss_stat))
+		return rss_by_thread(task, part);
+	return rss_by_cpu(task, part);
+}
+
 static __noinline int rss_look(__u64 nr)
 {
 	static const __u32 parts[] = {MM_FILEPAGES, MM_ANONPAGES, MM_SHMEMPAGES};
@@ -92,10 +99,7 @@ static __noinline int rss_look(__u64 nr)
 	if (!target || !*target || !task->mm || is_compat(task) != (nr == NR_IA32_EXIT_GROUP))
 		return 0;
 	for (int i = 0; i < 3; i++)
-		if (bpf_core_field_exists(struct task_struct___rss, rss_stat))
-			pages += rss_by_thread(task, parts[i]);
-		else
-			pages += rss_by_cpu(task, parts[i]);
+		pages += rss_part(task, parts[i]);
 	most = bpf_map_lookup_elem(&final_pages, &key);
 	if (most && pages > (__s64)*most)
 		*most = pages;

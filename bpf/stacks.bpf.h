@@ -6,10 +6,15 @@
 #ifndef ALLOCTRACE_BPF_STACKS_BPF_H
 #define ALLOCTRACE_BPF_STACKS_BPF_H
 
+enum { HUGE_PAGE_CNT = 512 };
+
 LEDGER_MAP(stack_ledgers, struct at_stack_ledger);
 
 /* Bit k: there is, or was, a stack of at most 2^k pages and more than half of that. */
 __u64 stack_orders;
+
+/* Some target has asked for huge pages. */
+__u8 huge_is_asked;
 
 static __always_inline struct at_stack_ledger *stack_ledger_of(__u32 phase)
 {
@@ -159,23 +164,57 @@ static __always_inline void stacks_charge(const struct at_slot *slot, __s64 page
 		stack_charge(&row->stacks, pages);
 }
 
-static __always_inline void stacks_fault(const struct at_slot *slot, __u32 tgid, __u64 addr, __u64 ns)
+static __always_inline __u32 anon_now(const struct task_struct *task)
+{
+	return (__u32)rss_part(task, MM_ANONPAGES) << 1 | 1;
+}
+
+/*
+ * No event says how large the page is that a fault brings in. Where a huge one fits into the stack, it is
+ * told from what the process has more: other threads add, or give back, some pages meanwhile, hardly half of a huge
+ * one.
+ */
+static __always_inline void stacks_fault_begin(struct at_slot *slot, const struct task_struct *task, __u64 addr)
+{
+	__u64 first = addr / PAGE_BYTES & ~(HUGE_PAGE_CNT - 1ull), stack;
+
+	slot->fault_anon = 0;
+	if (!stack_orders || !(cfg_is_huge || huge_is_asked))
+		return;
+	stack = stack_find(task->tgid, addr / PAGE_BYTES);
+	if (stack && is_in_range(stack, first) && is_in_range(stack, first + HUGE_PAGE_CNT - 1))
+		slot->fault_anon = anon_now(task);
+}
+
+static __always_inline __u32 stack_fault_pages(const struct at_slot *slot, const struct task_struct *task)
+{
+	return slot->fault_anon && (__s32)(anon_now(task) - slot->fault_anon) > HUGE_PAGE_CNT ? HUGE_PAGE_CNT : 1;
+}
+
+static __always_inline void stack_touched(struct at_stack_ledger *ledger, __u32 page_cnt, __u64 ns)
+{
+	ledger->touched_pages += page_cnt;
+	if (page_cnt > 1)
+		ledger->huge_pages += page_cnt;
+	ledger->fault_ns += ns;
+}
+
+static __always_inline void stacks_fault(const struct at_slot *slot, const struct task_struct *task, __u64 addr,
+					 __u64 ns)
 {
 	struct at_stack_ledger *ledger;
 	struct at_row_ledger *row;
+	__u32 page_cnt;
 
-	if (!stack_orders || !stack_find(tgid, addr / PAGE_BYTES))
+	if (!stack_orders || !stack_find(task->tgid, addr / PAGE_BYTES))
 		return;
+	page_cnt = stack_fault_pages(slot, task);
 	ledger = stack_ledger_of(slot->fault_phase);
 	row = row_ledger_of(slot);
-	if (ledger) {
-		ledger->fault_cnt++;
-		ledger->fault_ns += ns;
-	}
-	if (row) {
-		row->stacks.fault_cnt++;
-		row->stacks.fault_ns += ns;
-	}
+	if (ledger)
+		stack_touched(ledger, page_cnt, ns);
+	if (row)
+		stack_touched(&row->stacks, page_cnt, ns);
 }
 
 /* A new thread: its first stack pointer tells where its stack is. */
@@ -189,7 +228,7 @@ static __always_inline void stacks_fork(struct task_struct *parent, struct task_
 
 	if (parent->tgid != child->tgid || !target || !*target)
 		return;
-	ledger = stack_ledger_of(*target - 1);
+	ledger = stack_ledger_of(target_phase(target));
 	if (!ledger)
 		return;
 	regs = (const struct pt_regs *)bpf_task_pt_regs(child);

@@ -215,11 +215,15 @@ static __always_inline int call_enter(const struct pt_regs *regs, struct task_st
 		loss_count(AT_LOSS_SLOT_FULL);
 		return 0;
 	}
+	if (slot->start_ns) { /* the program at the end of the call before did not run */
+		loss_count(AT_LOSS_NO_END);
+		flight_count(slot->syscall, -1);
+	}
 	if (cfg_has_rows)
 		row_enter(slot);
 	flight_count(syscall, 1);
 	slot->syscall = syscall;
-	slot->phase = *target - 1;
+	slot->phase = target_phase(target);
 	slot->aux = aux_of(syscall, task, regs);
 	ledgers_enter(regs, task, slot);
 	if (syscall == AT_SYS_MADVISE && is_phase_mark(regs))

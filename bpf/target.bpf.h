@@ -9,7 +9,7 @@ static __always_inline void phase_switch(__u8 *target, __u32 phase)
 
 	if (phase >= AT_PHASE_CNT)
 		return;
-	*target = phase + 1;
+	*target = (*target & TARGET_UNKEPT) | (phase + 1);
 	phases_seen[phase] = 1;
 	if (!cfg_has_commit)
 		return;
@@ -34,7 +34,7 @@ static __always_inline int target_fork(const struct task_struct *parent, const s
 	if (parent_tgid == child_tgid) /* a thread */
 		return 0;
 	from = target_of(parent_tgid);
-	byte = from && cfg_is_following ? *from : 0;
+	byte = from && cfg_is_following ? *from & ~TARGET_UNKEPT : 0;
 	to = target_of(child_tgid);
 	if (to)
 		*to = byte;

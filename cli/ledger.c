@@ -49,6 +49,8 @@ void ledger__read_host(struct ledger_host *host)
 		host->cpu_cnt = sysconf(_SC_NPROCESSORS_CONF);
 	if (read_line("/proc/sys/vm/overcommit_memory", line, sizeof(line)))
 		sscanf(line, "%d", &host->overcommit_memory);
+	host->is_huge = read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)) &&
+			strstr(line, "[always]");
 }
 
 void ledger__batches(const struct ledger_host *host, uint64_t batches[AT_BATCH_CNT])

@@ -14,10 +14,11 @@
 #include "bpf/event.h"
 #include "cli/profile.h"
 
-/* What the batches depend on. */
+/* What batches and ledgers depend on. */
 struct ledger_host {
 	uint64_t ram_pages, cpu_cnt; /* CPUs that are present */
 	int overcommit_memory;       /* vm.overcommit_memory */
+	bool is_huge;                /* huge pages come without being asked for */
 };
 
 void ledger__read_host(struct ledger_host *host);

@@ -122,7 +122,8 @@ void profile__add_stacks(struct at_stack_ledger *dst, const struct at_stack_ledg
 	dst->call_ns += src->call_ns;
 	dst->charged_pages += src->charged_pages;
 	dst->uncharged_pages += src->uncharged_pages;
-	dst->fault_cnt += src->fault_cnt;
+	dst->touched_pages += src->touched_pages;
+	dst->huge_pages += src->huge_pages;
 	dst->fault_ns += src->fault_ns;
 }
 

@@ -123,7 +123,8 @@ static json_t *stacks_object(const struct profile *profile, const struct at_stac
 		set_number(object, "uncharged_pages", stacks->uncharged_pages);
 	}
 	if (profile->has_faults) {
-		set_number(object, "touched_pages", stacks->fault_cnt);
+		set_number(object, "touched_pages", stacks->touched_pages);
+		set_number(object, "huge_pages", stacks->huge_pages);
 		set_number(object, "fault_ns", stacks->fault_ns);
 	}
 	return object;

@@ -145,7 +145,9 @@ static void print_stacks(const struct ledger_table *table, const struct phase_st
 	if (table->profile->ledgers & LEDGER_COMMIT)
 		fprintf(table->out, ", %.2f pages charged", (double)stacks->charged_pages / thread_cnt);
 	if (table->profile->has_faults)
-		fprintf(table->out, ", %.2f touched", (double)stacks->fault_cnt / thread_cnt);
+		fprintf(table->out, ", %.2f touched", (double)stacks->touched_pages / thread_cnt);
+	if (stacks->huge_pages)
+		fprintf(table->out, " (%.2f in huge pages)", (double)stacks->huge_pages / thread_cnt);
 	fputc('\n', table->out);
 	if (stacks->foreign_cnt)
 		format__line(table->out, "",

@@ -104,10 +104,10 @@ static json_t *vmas_object(const struct at_row_ledger *ledger)
 
 static json_t *stacks_object(const struct at_stack_ledger *stacks, bool has_commit)
 {
-	json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "threads", number(stacks->thread_cnt),
+	json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "threads", number(stacks->thread_cnt),
 				   "foreign_threads", number(stacks->foreign_cnt), "calls", number(stacks->call_cnt),
-				   "call_ns", number(stacks->call_ns), "touched_pages", number(stacks->fault_cnt),
-				   "fault_ns", number(stacks->fault_ns));
+				   "call_ns", number(stacks->call_ns), "touched_pages", number(stacks->touched_pages),
+				   "huge_pages", number(stacks->huge_pages), "fault_ns", number(stacks->fault_ns));
 
 	if (has_commit) {
 		json_object_set_new(object, "charged_pages", number(stacks->charged_pages));

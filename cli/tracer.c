@@ -117,6 +117,7 @@ static int tracer__configure_ledgers(struct tracer *tracer, const struct feature
 	skel->rodata->cfg_has_locks = ledgers & LEDGER_LOCKS;
 	skel->rodata->cfg_has_refaults = ledgers & LEDGER_REFAULT;
 	skel->rodata->cfg_has_stacks = ledgers & LEDGER_STACKS;
+	skel->rodata->cfg_is_huge = host.is_huge;
 	for (size_t i = 0; !err && i < sizeof(maps) / sizeof(maps[0]); i++)
 		if (!(ledgers & maps[i].ledgers))
 			err = tracer__spare_map(maps[i].map);
@@ -143,7 +144,8 @@ static int tracer__configure(struct tracer *tracer, const struct features *featu
 		err = tracer__choose_programs(tracer);
 	if (err)
 		return err;
-	tracer->targets_bytes = (tracer->pid_cnt + 7) & ~7u;
+	/* Whole words, and one more: the verifier does not see that none is begun near the end. */
+	tracer->targets_bytes = (tracer->pid_cnt + 15) & ~7u;
 	err = bpf_map__set_value_size(skel->maps.targets, (uint32_t)tracer->targets_bytes);
 	if (!err)
 		err = tracer__configure_ledgers(tracer, features);

@@ -310,7 +310,8 @@ static void test_spawn(void **state)
 /* What the batches are compared with. */
 static void test_batches(void **state)
 {
-	static const struct ledger_host small = {6170904, 2, 0}, strict = {6170904, 2, 2}, large = {16777216, 64, 0};
+	static const struct ledger_host small = {6170904, 2, 0, false}, strict = {6170904, 2, 2, false},
+					large = {16777216, 64, 0, false};
 	uint64_t batches[AT_BATCH_CNT];
 
 	(void)state;

@@ -9,51 +9,17 @@
  */
 #include "tests/trace/traced.h"
 
-#include <bpf/bpf.h>
-#include <linux/bpf.h>
 #include <linux/perf_event.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "tests/trace/known.h"
 
-enum { PROCESS_ROOM = 1 << 16, PID_MARGIN = 4000 };
+enum { PROCESS_ROOM = 1 << 16, PID_MARGIN = 4000, LATE_CNT = 5, LATE_THREAD_CNT = 3, LATE_CALL_CNT = 331 };
 
 static char known_calls[PROGRAM_BYTES], stress_calls[PROGRAM_BYTES];
-
-/* A map of this process's tracer; *info says how large it is. */
-static int map_named(const char *name, struct bpf_map_info *info)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	int fd = -1;
-
-	memset(info, 0, sizeof(*info));
-	assert_non_null(dir);
-	while (fd < 0 && (entry = readdir(dir)) != NULL) {
-		uint32_t info_bytes = sizeof(*info);
-
-		if (!bpf_obj_get_info_by_fd(atoi(entry->d_name), info, &info_bytes) && strcmp(info->name, name) == 0)
-			fd = atoi(entry->d_name);
-	}
-	closedir(dir);
-	assert_return_code(fd, 0);
-	return fd;
-}
-
-/* The slots of a tracer with SLOT_ARRAY. */
-static struct at_slot *map_slots(size_t *bytes)
-{
-	struct bpf_map_info info;
-	int fd = map_named("slots", &info);
-	void *slots;
-
-	*bytes = (size_t)info.max_entries * info.value_size;
-	slots = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	assert_ptr_not_equal(slots, MAP_FAILED);
-	return slots;
-}
 
 /* What is lost for this reason, and that nothing else is, but perhaps the page faults of what was lost. */
 static void assert_lost(const struct run *run, enum at_loss reason, uint64_t cnt)
@@ -143,6 +109,38 @@ static void test_never_returned(void **state)
 	done(&run);
 }
 
+/* The end of a call was not seen: it is lost when the thread enters the next one. */
+static void test_no_end(void **state)
+{
+	struct child child = hold((const char *const[]){known_calls, "fail", "7", NULL}, 0);
+	const struct tracer_opts *opts = opts_of(state);
+	struct at_slot slot = {.start_ns = 1, .syscall = AT_SYS_MREMAP};
+	uint64_t counts[1024] = {1};
+	uint32_t key = AT_SYS_MREMAP;
+	struct bpf_map_info info;
+	struct run run;
+	int pidfd = (int)syscall(SYS_pidfd_open, child.pid, 0), tid = child.pid;
+
+	start(&run, opts, &child, 1);
+	if (opts->slot_mode == SLOT_STORAGE)
+		assert_return_code(bpf_map_update_elem(map_named("task_slots", &info), &pidfd, &slot, BPF_ANY), errno);
+	else
+		assert_return_code(bpf_map_update_elem(map_named("slots", &info), &tid, &slot, BPF_ANY), errno);
+	assert_return_code(bpf_map_update_elem(map_named("flights", &info), &key, counts, BPF_ANY), errno);
+	close(pidfd);
+	release(&child);
+	assert_int_equal(waitpid(child.pid, &run.status, 0), child.pid);
+	stop(&run);
+	assert_clean_exit(&run);
+	assert_lost(&run, AT_LOSS_NO_END, 1);
+	assert_slots_empty();
+	assert_int_equal(run.profile->in_flight_cnt[AT_SYS_MREMAP], 0);
+	assert_int_equal(run.total->classes[AT_CLASS_MADVISE_OTHER].call_cnt, 7);
+	for (int i = AT_CLASS_MREMAP_GROW; i <= AT_CLASS_MREMAP_MOVE; i++)
+		assert_int_equal(run.total->classes[i].call_cnt, 0);
+	done(&run);
+}
+
 /* The clock of the CPU that sees the end is behind: the call is counted, without time. */
 static void test_clock_back(void **state)
 {
@@ -211,28 +209,92 @@ static void test_target_full(void **state)
 	done(&run);
 }
 
-/* The commit ledger has room for one process more, the program; its children find none, at their start and at each
- * call. */
+/* Leaves room for some processes in the commit ledger. */
+static void fill_commit_ledger(uint32_t room)
+{
+	struct bpf_map_info info;
+	struct at_process nobody = {0};
+	int fd = map_named("processes", &info);
+
+	assert_int_equal(info.max_entries, PROCESS_ROOM);
+	for (uint32_t key = 1u << 30, i = room; i < PROCESS_ROOM; key++, i++)
+		assert_return_code(bpf_map_update_elem(fd, &key, &nobody, BPF_NOEXIST), errno);
+}
+
+/* The commit ledger has room for one process more, the program; its children find none. */
 static void test_ledger_full(void **state)
 {
 	struct child child = hold((const char *const[]){stress_calls, "processes", "43", NULL}, 0);
 	struct tracer_opts opts = *opts_of(state);
-	struct bpf_map_info info;
-	struct at_process nobody = {0};
 	struct run run;
-	int fd;
 
 	opts.ledgers = LEDGER_COMMIT;
 	start(&run, &opts, &child, 1);
-	fd = map_named("processes", &info);
-	assert_int_equal(info.max_entries, PROCESS_ROOM);
-	for (uint32_t key = 1u << 30, i = 1; i < PROCESS_ROOM; key++, i++)
-		assert_return_code(bpf_map_update_elem(fd, &key, &nobody, BPF_NOEXIST), errno);
+	fill_commit_ledger(1);
 	release(&child);
 	assert_int_equal(waitpid(child.pid, &run.status, 0), child.pid);
 	stop(&run);
-	assert_lost(&run, AT_LOSS_LEDGER_FULL, 43 * (1 + 3));
+	assert_lost(&run, AT_LOSS_LEDGER_FULL, 43);
 	assert_int_equal(run.total->classes[AT_CLASS_MUNMAP].error_cnt, 43 * 3);
+	done(&run);
+}
+
+static void *fail_some(void *arg)
+{
+	for (int i = 0; i < LATE_CALL_CNT; i++)
+		if (syscall(SYS_munmap, 1, 0) != -1)
+			_exit(1);
+	return arg;
+}
+
+/* One that runs already when tracing begins, and calls from several threads. */
+static struct child hold_late(void)
+{
+	struct child child;
+	pthread_t threads[LATE_THREAD_CNT];
+	int fds[2];
+	char go;
+
+	assert_return_code(pipe2(fds, O_CLOEXEC), errno);
+	child = (struct child){.pid = fork(), .go = fds[1]};
+	assert_return_code(child.pid, errno);
+	if (!child.pid) {
+		close(fds[1]);
+		if (read(fds[0], &go, 1) != 1)
+			_exit(126);
+		for (int i = 0; i < LATE_THREAD_CNT; i++)
+			if (pthread_create(&threads[i], NULL, fail_some, NULL))
+				_exit(1);
+		for (int i = 0; i < LATE_THREAD_CNT; i++)
+			pthread_join(threads[i], NULL);
+		_exit(0);
+	}
+	close(fds[0]);
+	return child;
+}
+
+/* The same of processes that are older than the tracing: each is looked for once, not at each call. */
+static void test_ledger_full_late(void **state)
+{
+	struct child children[LATE_CNT];
+	struct tracer_opts opts = *opts_of(state);
+	struct run run;
+
+	for (int i = 0; i < LATE_CNT; i++)
+		children[i] = hold_late();
+	opts.ledgers = LEDGER_COMMIT;
+	start(&run, &opts, children, LATE_CNT);
+	fill_commit_ledger(0);
+	for (int i = 0; i < LATE_CNT; i++)
+		release(&children[i]);
+	for (int i = 0; i < LATE_CNT; i++) {
+		assert_int_equal(waitpid(children[i].pid, &run.status, 0), children[i].pid);
+		assert_clean_exit(&run);
+	}
+	stop(&run);
+	assert_lost(&run, AT_LOSS_LEDGER_FULL, LATE_CNT);
+	assert_int_equal(run.total->classes[AT_CLASS_MUNMAP].error_cnt, LATE_CNT * LATE_THREAD_CNT * LATE_CALL_CNT);
+	assert_int_equal(run.profile->commit_start_pages, 0);
 	done(&run);
 }
 
@@ -289,10 +351,12 @@ int main(int argc, char **argv)
 		BOTH(test_killed_inside),
 		BOTH(test_exec_while_inside),
 		{"test_never_returned", test_never_returned, NULL, NULL, &in_array},
+		BOTH(test_no_end),
 		{"test_clock_back", test_clock_back, NULL, NULL, &in_array},
 		{"test_slot_full", test_slot_full, NULL, NULL, &in_array},
 		{"test_target_full", test_target_full, NULL, NULL, &in_array},
 		BOTH(test_ledger_full),
+		BOTH(test_ledger_full_late),
 		{"test_fault_missed", test_fault_missed, NULL, NULL, &in_array},
 	};
 

@@ -10,6 +10,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -377,6 +378,53 @@ static void do_full_stacks(void)
 		map(NULL, PAGE, RW, ANON | MAP_STACK);
 }
 
+/* Pages of a mapping that the kernel says are in huge ones. */
+static long huge_pages_at(const char *mem)
+{
+	FILE *file = fopen("/proc/self/smaps", "r");
+	unsigned long start, end, kib = 0;
+	bool is_here = false;
+	char line[256];
+
+	expect(file != NULL);
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			is_here = start == (unsigned long)mem;
+		else if (is_here && sscanf(line, "AnonHugePages: %lu", &kib) == 1)
+			break;
+	}
+	if (file)
+		fclose(file);
+	return (long)(kib * 1024 / PAGE);
+}
+
+/*
+ * Stacks of 5 MiB, touched at HUGE_TOUCH_CNT places in each of the two parts where a huge page fits, and at as many
+ * where none does. What the kernel made of it is printed.
+ */
+static void do_huge_stacks(void)
+{
+	enum { HUGE_TOUCH_CNT = 3 };
+	long huge_pages = 0;
+
+	for (long i = 0; i < n; i++) {
+		char *place = map(NULL, 8 * MIB, PROT_NONE, ANON);
+		char *aligned = (char *)(((uintptr_t)place + 2 * MIB - 1) & ~(2 * MIB - 1));
+		char *stack = map(aligned + MIB, 5 * MIB, RW, ANON | MAP_STACK | MAP_FIXED);
+
+		advise(stack, 5 * MIB, MADV_HUGEPAGE);
+		for (long j = 0; j < HUGE_TOUCH_CNT; j++) {
+			((volatile char *)stack)[j * 7 * PAGE] = 1;
+			((volatile char *)aligned)[2 * MIB + j * 7 * PAGE] = 1;
+			((volatile char *)aligned)[4 * MIB + j * 7 * PAGE] = 1;
+		}
+		huge_pages += huge_pages_at(stack);
+		unmap(stack, 5 * MIB);
+		unmap(place, 8 * MIB);
+	}
+	printf("huge_pages=%ld\n", huge_pages);
+}
+
 static void do_foreign_stacks(void)
 {
 	for (long i = 0; i < n; i++) {
@@ -606,6 +654,7 @@ static const struct {
 	{"stacks", nothing, do_stacks},
 	{"many-stacks", nothing, do_many_stacks},
 	{"full-stacks", nothing, do_full_stacks},
+	{"huge-stacks", nothing, do_huge_stacks},
 	{"foreign-stacks", nothing, do_foreign_stacks},
 	{"sleepers", setup_sleepers, do_sleepers},
 	{"one-by-one", nothing, do_one_by_one},

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # timeout: 180
 """The stack ledger, against threads whose stacks are known."""
-from measure import OUT, Results, expect, expect_exact, run
+from measure import OUT, Results, expect, expect_exact, run, value
 
 CALLS = f"{OUT}/tests/trace/place_calls"
+with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as setting:
+    HAS_HUGE = "[never]" not in setting.read()
 STACK, TOUCHED = 61, 7  # pages of a stack of place_calls, and of them those that its thread touches
 
 
@@ -42,6 +44,16 @@ def many():
 def foreign():
     """Threads on memory that was not mapped as a stack are counted apart."""
     check(measured("foreign-stacks", 7)["stacks"], threads=7, foreign_threads=7, calls=0, touched_pages=0)
+
+
+def huge():
+    """A huge page is one fault, and 512 pages; how many the kernel took is in smaps."""
+    n, places = 11, 3
+    profile, said = run(["--", CALLS, "huge-stacks", str(n)], allocator="system")
+    pages = value(said, "huge_pages")
+    expect(pages > 0 or not HAS_HUGE, "no huge page to be had")
+    check(profile["phases"]["measured"]["stacks"], huge_pages=pages, calls=3 * n,
+          touched_pages=n * places + pages + (2 * n - pages // 512) * places)
 
 
 def full():
@@ -98,7 +110,7 @@ def thread_create():
 
 def main():
     results = Results()
-    for case in (own_stacks, many, foreign, full, sleepers, one_by_one, without_cache, apart, thread_create):
+    for case in (own_stacks, many, foreign, huge, full, sleepers, one_by_one, without_cache, apart, thread_create):
         results.case(case.__name__, case)
     results.exit()
 

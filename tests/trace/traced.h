@@ -11,14 +11,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <bpf/bpf.h>
 #include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -154,6 +157,61 @@ static inline void assert_exact(const struct run *run)
 		assert_in_range(run->total->classes[i].max_ns, 0, run->wall_ns);
 		assert_in_range(run->total->classes[i].last_errno, 0, 4095);
 	}
+}
+
+/* A map of this process's tracer, and how large it is; -1 when it has none of that name. */
+static inline int map_find(const char *name, struct bpf_map_info *info)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int fd = -1;
+
+	memset(info, 0, sizeof(*info));
+	assert_non_null(dir);
+	while (fd < 0 && (entry = readdir(dir)) != NULL) {
+		uint32_t info_bytes = sizeof(*info);
+
+		if (!bpf_obj_get_info_by_fd(atoi(entry->d_name), info, &info_bytes) && strcmp(info->name, name) == 0)
+			fd = atoi(entry->d_name);
+	}
+	closedir(dir);
+	return fd;
+}
+
+static inline int map_named(const char *name, struct bpf_map_info *info)
+{
+	int fd = map_find(name, info);
+
+	assert_return_code(fd, 0);
+	return fd;
+}
+
+/* The slots of a tracer with SLOT_ARRAY. */
+static inline struct at_slot *map_slots(size_t *bytes)
+{
+	struct bpf_map_info info;
+	int fd = map_named("slots", &info);
+	void *slots;
+
+	*bytes = (size_t)info.max_entries * info.value_size;
+	slots = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(slots, MAP_FAILED);
+	return slots;
+}
+
+/* No start time is left in an array of slots. Those in task storage go with their tasks. */
+static inline void assert_slots_empty(void)
+{
+	struct bpf_map_info info;
+	struct at_slot *slots;
+	size_t bytes;
+
+	if (map_find("slots", &info) < 0)
+		return;
+	slots = map_slots(&bytes);
+	for (size_t i = 0; i < bytes / sizeof(*slots); i++)
+		assert_int_equal(slots[i].start_ns, 0);
+	munmap(slots, bytes);
 }
 
 static inline void assert_clean_exit(const struct run *run)

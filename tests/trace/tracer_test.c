@@ -33,30 +33,6 @@ static void assert_failing_pairs(const struct run *run, uint64_t cnt)
 	assert_int_equal(run->profile->advice_cnt[KNOWN_BAD_ADVICE], cnt);
 }
 
-/* The array of slots of this process's tracer, if it has one: no start time may be left in it. */
-static void assert_slots_empty(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-
-	assert_non_null(dir);
-	while ((entry = readdir(dir)) != NULL) {
-		struct bpf_map_info info = {0};
-		uint32_t info_bytes = sizeof(info);
-		int fd = atoi(entry->d_name);
-		const char *slots;
-
-		if (bpf_obj_get_info_by_fd(fd, &info, &info_bytes) || strcmp(info.name, "slots") != 0)
-			continue;
-		slots = mmap(NULL, (size_t)info.max_entries * info.value_size, PROT_READ, MAP_SHARED, fd, 0);
-		assert_ptr_not_equal(slots, MAP_FAILED);
-		for (size_t i = 0; i < info.max_entries; i++)
-			assert_int_equal(*(const uint64_t *)(slots + i * info.value_size), 0);
-		munmap((void *)slots, (size_t)info.max_entries * info.value_size);
-	}
-	closedir(dir);
-}
-
 static void test_classes(void **state)
 {
 	struct run run;
