@@ -9,7 +9,7 @@
 
 enum { KNOWN_PAGE = 4096, KNOWN_LEN = 3 * KNOWN_PAGE };
 
-/* Failing munmaps: half of a length beyond all memory, half unaligned. */
+/* Failing munmaps: half of a length beyond all memory, half unaligned. A smaller brk and a query cannot fail. */
 #define KNOWN_CALLS(X)                                \
 	X(MMAP_ANON, 101, 7, KNOWN_LEN)               \
 	X(MMAP_FILE, 11, 3, KNOWN_LEN)                \
@@ -17,19 +17,19 @@ enum { KNOWN_PAGE = 4096, KNOWN_LEN = 3 * KNOWN_PAGE };
 	X(MMAP_STACK, 17, 5, KNOWN_LEN)               \
 	X(MMAP_FIXED, 23, 19, KNOWN_LEN)              \
 	X(MUNMAP, 101 + 11 + 13 + 17, 200, KNOWN_LEN) \
-	X(MPROTECT_COMMIT, 37, 0, KNOWN_PAGE)         \
+	X(MPROTECT_COMMIT, 37, 41, KNOWN_PAGE)        \
 	X(MPROTECT_GUARD, 37, 29, KNOWN_PAGE)         \
 	X(MPROTECT_OTHER, 43, 47, KNOWN_PAGE)         \
 	X(MADVISE_DONTNEED, 53, 31, KNOWN_LEN)        \
-	X(MADVISE_FREE, 59, 0, KNOWN_LEN)             \
+	X(MADVISE_FREE, 59, 127, KNOWN_LEN)           \
 	X(MADVISE_HUGEPAGE, 0, 61, 0)                 \
 	X(MADVISE_NOHUGEPAGE, 0, 67, 0)               \
-	X(MADVISE_POPULATE, 71, 0, KNOWN_LEN)         \
+	X(MADVISE_POPULATE, 71, 113, KNOWN_LEN)       \
 	X(MADVISE_PHASE, 0, 1, 0)                     \
 	X(MADVISE_OTHER, 73, 79, KNOWN_LEN)           \
 	X(MREMAP_GROW, 83, 3, KNOWN_PAGE)             \
 	X(MREMAP_SHRINK, 83, 5, KNOWN_PAGE)           \
-	X(MREMAP_MOVE, 89, 0, KNOWN_LEN)              \
+	X(MREMAP_MOVE, 89, 131, KNOWN_LEN)            \
 	X(BRK_GROW, 97, 7, KNOWN_PAGE)                \
 	X(BRK_SHRINK, 97, 0, KNOWN_PAGE)              \
 	X(BRK_QUERY, 103, 0, 0)                       \

@@ -90,6 +90,8 @@ static void pattern_mprotect(char *pages, char *hole)
 {
 	for (int i = 0; i < GOOD_MPROTECT_COMMIT; i++) {
 		expect(!syscall(SYS_mprotect, pages, KNOWN_PAGE, PROT_NONE));
+		for (int j = 0; !i && j < BAD_MPROTECT_COMMIT; j++)
+			expect(syscall(SYS_mprotect, pages + 1, KNOWN_PAGE, RW) == -1);
 		expect(!syscall(SYS_mprotect, pages, KNOWN_PAGE, RW));
 	}
 	for (int i = 0; i < BAD_MPROTECT_GUARD; i++)
@@ -117,11 +119,13 @@ static void pattern_madvise(char *pages, int pidfd)
 	advise(GOOD_MADVISE_DONTNEED, pages, MADV_DONTNEED, 0);
 	advise(BAD_MADVISE_DONTNEED, pages + 1, MADV_DONTNEED, -1);
 	advise(GOOD_MADVISE_FREE, pages, MADV_FREE, 0);
+	advise(BAD_MADVISE_FREE, pages + 1, MADV_FREE, -1);
 	/* These may not be built into the kernel: an unaligned address fails anyway. */
 	advise(BAD_MADVISE_HUGEPAGE, pages + 1, MADV_HUGEPAGE, -1);
 	advise(BAD_MADVISE_NOHUGEPAGE, pages + 1, MADV_NOHUGEPAGE, -1);
 	advise(GOOD_MADVISE_POPULATE - 8, pages, MADV_POPULATE_READ, 0);
 	advise(8, pages, MADV_POPULATE_WRITE, 0);
+	advise(BAD_MADVISE_POPULATE, pages + 1, MADV_POPULATE_WRITE, -1);
 	advise(GOOD_MADVISE_OTHER, pages, MADV_RANDOM, 0);
 	advise(BAD_MADVISE_OTHER, pages, KNOWN_BAD_ADVICE, -1);
 	for (int i = 0; i < GOOD_PROCESS_MADVISE; i++)
@@ -146,6 +150,9 @@ static void pattern_mremap(char *pages, char *target)
 
 		expect(syscall(SYS_mremap, from, KNOWN_LEN, KNOWN_LEN, MREMAP_MAYMOVE | MREMAP_FIXED, to) == (long)to);
 	}
+	for (int i = 0; i < BAD_MREMAP_MOVE; i++)
+		expect(syscall(SYS_mremap, pages + 1, KNOWN_LEN, KNOWN_LEN, MREMAP_MAYMOVE | MREMAP_FIXED, target) ==
+		       -1);
 }
 
 static void pattern_brk(void)

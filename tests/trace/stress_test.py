@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 # timeout: 300
-"""Nothing is lost and nothing grows under load (field cases B01, B17, B19, B38, B40, B64).
+"""Nothing is lost and nothing grows under load (docs/exactness.md has the list).
 
 Every count is known beforehand from stress_calls. AT_STRESS=FACTOR multiplies
 the work: 100 is the full one (5 million pairs a thread, 100,000 processes, 20,000
 threads in sequence), which takes some minutes; docs/overhead.md says what it found.
-Arguments choose cases: pairs, plain, processes, threads, limited, nested, bpftrace.
+Arguments choose cases: those of main().
 """
 import contextlib
 import json
+import mmap
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
+from attaching import Attach
 from measure import ALLOCTRACE, OUT, PAGE, Results, calls, expect, expect_exact, figure, run
 
 FACTOR = int(os.environ.get("AT_STRESS", "1"))
@@ -30,6 +33,9 @@ PROCESSES = 1009 * FACTOR
 THREADS_IN_SEQUENCE = 2003 + 200 * FACTOR
 CALLS_EACH = 3  # as in stress_calls.c
 BIG, SMALL = 101, 11
+EPOCHS = 8
+CALLERS = 4  # as in stress.h
+COUNTS = struct.Struct("4Q")  # struct stress_counts: begun and ended, of pkey_mprotect and of madvise
 TIMEOUT_S = 200 + 60 * FACTOR
 # What the tool may grow by while it runs: a constant, far below one byte a call.
 GROWTH_KB = 1024
@@ -52,21 +58,9 @@ class Memory:
 
     @staticmethod
     def of_tool():
-        """Of the child that is alloctrace and has its target running; None when there is none."""
-        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as children:
-            pids = children.read().split()
-        # The test's children are started from another thread.
-        for task in os.listdir("/proc/self/task"):
-            with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children", encoding="ascii") as children:
-                pids += children.read().split()
-        for pid in pids:
-            with contextlib.suppress(OSError, StopIteration):
-                with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
-                    grandchildren = children.read().split()
-                if not any(os.readlink(f"/proc/{g}/exe") in (TARGET, KNOWN) for g in grandchildren):
-                    continue
-                with open(f"/proc/{pid}/status", encoding="utf-8") as status:
-                    return int(next(line for line in status if line.startswith("VmRSS")).split()[1])
+        """None when there is none."""
+        with contextlib.suppress(OSError, StopIteration), open(f"/proc/{running_tool()}/status", encoding="utf-8") as status:
+            return int(next(line for line in status if line.startswith("VmRSS")).split()[1])
         return None
 
     def sample(self):
@@ -76,6 +70,20 @@ class Memory:
                 self.first = self.first or now
                 self.last = now
             time.sleep(0.02)
+
+
+def running_tool():
+    """The child that is alloctrace and has its target running; None when there is none."""
+    pids = []
+    # Children belong to the thread that has started them.
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children", encoding="ascii") as children:
+            pids += children.read().split()
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
+            if any(os.readlink(f"/proc/{child}/exe") in (TARGET, KNOWN) for child in children.read().split()):
+                return int(pid)
+    return None
 
 
 def measured(*command, options=(), program=TARGET):
@@ -159,6 +167,64 @@ def beside_bpftrace():
     check_pairs(phase, THREADS, PAIRS)
 
 
+def while_stopped():
+    """The tool itself need not run for a call to be counted."""
+    stopped = []
+
+    def stop():
+        while (pid := running_tool()) is None:
+            time.sleep(0.002)
+        os.kill(pid, signal.SIGSTOP)
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
+            target = int(children.read())
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+        # Until it is a zombie: the rest of its calls fell into the stop.
+        with contextlib.suppress(OSError):
+            while open(f"/proc/{target}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()[0] != "Z":
+                time.sleep(0.01)
+            stopped.append(pid)
+        os.kill(pid, signal.SIGCONT)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    phase = measured("pairs", THREADS, PAIRS)
+    stopper.join()
+    expect(stopped, "the target ended before the tool was stopped")
+    check_pairs(phase, THREADS, PAIRS)
+
+
+def attach_in_mid_call():
+    """Threads that never stop calling: what is counted lies between what they had begun and what they had ended."""
+    with tempfile.NamedTemporaryFile(prefix="alloctrace-test-") as file:
+        file.truncate(COUNTS.size)
+        counts = mmap.mmap(file.fileno(), COUNTS.size)
+        with subprocess.Popen([TARGET, "endless", file.name]) as target:
+            try:
+                while not COUNTS.unpack(counts)[-1]:
+                    time.sleep(0.01)
+                for epoch in range(EPOCHS):
+                    check_epoch(target.pid, counts, ("array", "storage")[epoch % 2])
+            finally:
+                target.kill()
+
+
+def check_epoch(pid, counts, slots):
+    before = COUNTS.unpack(counts)
+    with Attach("-p", pid, f"--slots={slots}") as attach:
+        attached = COUNTS.unpack(counts)
+        time.sleep(0.2)
+        ending = COUNTS.unpack(counts)
+        report = attach.report()
+    after = COUNTS.unpack(counts)
+    expect_exact(report)
+    for i, name in enumerate(("pkey_mprotect", "madvise.populate")):
+        got, begun, ended = report["total"]["classes"][name], 2 * i, 2 * i + 1
+        least, most = ending[ended] - attached[begun], after[begun] - before[ended]
+        expect(0 < least <= got["calls"] <= most and not got["errors"], f"{name}: {got}, expected {least} to {most}")
+    for when in ("in_flight_at_attach", "in_flight"):
+        expect(sum(report.get(when, {}).values()) <= CALLERS, f"{when}: {report.get(when)}")
+
+
 def thread_sequence():
     """Each thread makes two calls that fail, and the C library advises its stack away: one stack for all."""
     phase = measured_flat("threads", THREADS_IN_SEQUENCE, program=KNOWN)
@@ -177,6 +243,8 @@ def main():
         "processes": (f"{PROCESSES} short processes", short_processes),
         "threads": (f"{THREADS_IN_SEQUENCE} threads, one after the other", thread_sequence),
         "limited": ("mmaps refused by RLIMIT_AS", failing_and_good),
+        "stopped": ("while the tool is stopped", while_stopped),
+        "attach": (f"attached and detached {EPOCHS} times in the middle of calls", attach_in_mid_call),
         "nested": ("two alloctraces on the same calls", under_another_alloctrace),
         "bpftrace": ("bpftrace on the same events", beside_bpftrace),
     }
