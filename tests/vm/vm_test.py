@@ -21,6 +21,8 @@ import vm
 KERNELS = (("linux-image-cloud-amd64", "6.1"), ("linux-image-6.12-cloud-amd64", "6.12"))
 ARGS = os.environ.get("AT_VM_ARGS", "")
 JOBS = re.compile(os.environ.get("AT_VM_JOBS", ""))
+with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as setting:
+    HUGE = re.search(r"\[(\w+)\]", setting.read()).group(1)
 TIERS = (1,) if "preempt=full" in ARGS else (1, 2)
 
 # The tests, and which of their cases: programs load slowly under emulation. Both slot layouts occur in each tier.
@@ -51,7 +53,8 @@ COMPARED = {
     "trim_loop none": ("--policy=none", "trim_loop", "--iterations", "101", "--touch"),
     "trim_mixed all": ("--policy=all", "trim_mixed", "--blocks", "301"),
     **{pattern: ("--allocator=system", "--", "{at}/tests/trace/place_calls", pattern, n)
-       for pattern, n in (("scattered", "11"), ("unmap-elsewhere", "23"), ("stacks", "31"), ("wait", "1"))},
+       for pattern, n in (("scattered", "11"), ("unmap-elsewhere", "23"), ("stacks", "31"), ("wait", "1"),
+                              *([("huge-stacks", "5")] if HUGE != "never" else []))},
     "callchain": ("--allocator=system", "--callchain", "--", "{at}/tests/trace/chain_calls", "plain"),
 }
 CHAIN = ("madvise.nohugepage", ["main", "plain", "middle", "inner", "advise"])
@@ -62,6 +65,10 @@ KNOWN = {
     "unmap-elsewhere": {"refault.unmap.released_pages": 23 * 37, "refault.unmap.returned_pages": 23 * 37},
     "stacks": {"stacks.threads": 31, "stacks.foreign_threads": 0, "stacks.calls": 4 * 31, "stacks.charged_pages": 61 * 31,
                "stacks.uncharged_pages": 61 * 31, "stacks.touched_pages": 7 * 31},
+    # A huge page in each of two parts, three pages in another.
+    "huge-stacks": {"stacks.calls": 3 * 5, "stacks.charged_pages": 1280 * 5, "stacks.huge_pages": 2 * 512 * 5,
+                    "stacks.touched_pages": (2 * 512 + 3) * 5},
+    "attach": {"commit.peak_is_above_start": True},
     "wait": {"locks.mmap_write": True, "mprotect.other.lock_waits": True},
     "callchain": {" > ".join(CHAIN[1]): 13},
 }
@@ -89,14 +96,22 @@ DIFFERENCES = {
 UNSURE = ("commit.uncharged_pages", "commit.updates", "commit.past_fixed")
 
 
-# Attaches to a program that then makes its calls, as a shell does it; every wait has an end.
+# Attaches to a program that then makes its calls, as a shell does it; every wait has an end. What the program had at the
+# start is what the kernel says in smaps; without the iterator over mappings, what it says of all private writable ones.
 ATTACH = """t=$(mktemp -d); {at}/tests/trace/known_calls held >$t/said & p=$!
 for i in $(seq 300); do [ -s $t/said ] && break; sleep 0.1; done
 {at}/alloctrace attach -v --json --output {report} --slots={slots} -p $p 2>$t/errors & a=$!
 for i in $(seq 900); do grep -q attached $t/errors && break; sleep 0.1; done
+if {at}/alloctrace check | grep -q "walking over mappings *yes"; then
+    pages=$(awk "/^Size:/ {{ kib = \\$2 }} /^VmFlags:.* ac/ {{ sum += kib }} END {{ print sum / 4 }}" /proc/$p/smaps)
+else
+    pages=$(awk "/^VmData|^VmStk/ {{ sum += \\$2 }} END {{ print sum / 4 }}" /proc/$p/status)
+fi
 kill -USR1 $p
 for i in $(seq 300); do [ $(wc -l <$t/said) = 2 ] && break; sleep 0.1; done
-kill -TERM $a; wait $a; status=$?; kill $p; cat $t/errors >&2; [ $status = 143 ]"""
+kill -TERM $a; wait $a; status=$?; kill $p; cat $t/errors >&2
+echo "$pages pages at the start, $(grep commit_start_pages {report})" >&2
+[ $status = 143 ] && grep -q "commit_start_pages.: $pages,*$" {report}"""
 
 
 def commands(at, report, tier, slots="auto"):
@@ -155,7 +170,10 @@ def figures(report, program):
             if program in ALONE or not name.startswith("fault."):
                 found[f"{name}.{key}"] = values.get(key, 0)
     if program == "attach":
-        return found
+        start, commit = report["tool"]["commit_start_pages"], phase["commit"]
+        return found | {"commit.peak_is_above_start": start <= commit["peak_pages"] <= start + commit["charged_pages"]}
+    if program == "huge-stacks":
+        return found | {f"stacks.{key}": phase["stacks"][key] for key in ("calls", "charged_pages", "huge_pages", "touched_pages")}
     commit, vmas = phase["commit"], phase["vmas"]
     found["commit.charged_pages"] = commit["charged_pages"]
     found["vmas"] = vmas["end"] - vmas["start"]
@@ -300,12 +318,10 @@ def main():
     machines, names = [], []
     image = f"{vm.OUT}/vm/initramfs.{os.getpid()}"
     vm.pack(image, files(), ("strace", "bpftool"))
-    with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as setting:
-        huge = re.search(r"\[(\w+)\]", setting.read()).group(1)
     for package, kernel in KERNELS:
         try:
             machines.append(((vm.kernel(package), image, jobs_of()),
-                             {"args": f"transparent_hugepage={huge} {ARGS}", "log": f"{vm.OUT}/vm/{kernel}"}))
+                             {"args": f"transparent_hugepage={HUGE} {ARGS}", "log": f"{vm.OUT}/vm/{kernel}"}))
             names.append(kernel)
         except vm.Missing as missing:
             print(f"skip kernel {kernel}: {missing}", flush=True)
