@@ -73,7 +73,8 @@ WATCHERS = {
     **{tool: ["bpftrace", "-e", script] for tool, script in SCRIPTS.items()},
     "syscount": ["syscount", "-L", "-p", "PID"],
 }
-with_tracefs = ["unshare", "-m", "sh", "-c",
+# A tool ends with us, whatever ends us: it would go on tracing everything.
+with_tracefs = ["setpriv", "--pdeathsig", "KILL", "unshare", "-m", "sh", "-c",
                 "mount -t tracefs nodev /sys/kernel/tracing 2>/dev/null; exec \"$@\"", "sh"]
 
 
