@@ -307,32 +307,11 @@ static int write_report(const struct compare_opts *opts, struct output *output, 
 	return output__write(output, render, &data);
 }
 
-static int render_as_html(FILE *out, const void *data)
-{
-	const struct compare_report *report = data;
-
-	return render_compare__html(out, report);
-}
-
-/* Opened before the work begins, as the report is. */
-static int open_html(const struct compare_opts *opts, struct output *html)
-{
-	if (!opts->html)
-		return 0;
-	if (!render_compare__can_html()) {
-		msg__error(
-			"--html: this alloctrace was built without Chart.js, which draws the page; install it (Debian: "
-			"libjs-chart.js) and build again");
-		return AT_EXIT_OWN;
-	}
-	return output__open(html, opts->html);
-}
-
 static int compare(struct compare_opts *opts)
 {
 	struct compare_report report = {.configs = &opts->configs, .is_matrix = opts->is_matrix};
 	struct compare_runs runs = {0};
-	struct output output, html;
+	struct output output, page;
 	int status = choose_configs(opts, &report.base), unmet = 0;
 
 	if (!status)
@@ -350,14 +329,15 @@ static int compare(struct compare_opts *opts)
 	if (!status)
 		/* Standard output, unless the commands write there. */
 		status = output__open(&output, opts->output || opts->plan.is_showing_output ? opts->output : "-");
-	if (!status)
-		status = open_html(opts, &html);
+	/* Opened before the work begins, as the report is. */
+	if (!status && opts->html)
+		status = render_compare__open_page(&page, opts->html);
 	if (!status)
 		status = compare_runs__run(&runs, &report);
 	if (!status) {
 		render_compare__warn(&report);
 		status = write_report(opts, &output, &report);
-		if (opts->html && output__write(&html, render_as_html, &report))
+		if (opts->html && render_compare__write_page(&page, &report))
 			status = AT_EXIT_OWN;
 		if (opts->save && saved__write_comparison(opts->save, &report))
 			status = AT_EXIT_OWN;

@@ -8,14 +8,15 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/pair.h"
+#include "cli/render_compare.h"
 #include "cli/render_plain.h"
 #include "cli/saved.h"
 
-enum { OPT_COLOR = 256, OPT_EXPECT, OPT_FORMAT };
+enum { OPT_COLOR = 256, OPT_EXPECT, OPT_FORMAT, OPT_HTML };
 
 struct report_opts {
 	const char *files[2]; /* NULL: not given */
-	const char *output;
+	const char *output, *html;
 	enum render_format format;
 	enum color color;
 	struct expects expects;
@@ -24,13 +25,14 @@ struct report_opts {
 struct report {
 	struct report_opts opts;
 	struct saved saved; /* what is shown */
-	struct output output;
+	struct output output, page;
 };
 
 static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "Report as JSON: --format json", 0},
 	{"format", OPT_FORMAT, "FORMAT", 0, "table, json, csv, markdown (default: table)", 0},
 	{"output", 'o', "FILE", 0, "Report to FILE, - is stdout (default: stdout)", 0},
+	{"html", OPT_HTML, "FILE", 0, "Write a page with charts to FILE, too (of a comparison)", 0},
 	{"color", OPT_COLOR, "WHEN", 0, "auto, always, never (default: auto)", 0},
 	{"expect", OPT_EXPECT, "EXPECTATION", 0,
 	 "Exit with 1 unless this is so, as in run and compare; may be repeated", 0},
@@ -46,6 +48,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'j': opts->format = RENDER_JSON; return 0;
 	case OPT_FORMAT: return render_plain__choose(arg, &opts->format) ? 0 : OPTIONS_SAID;
 	case 'o': opts->output = arg; return 0;
+	case OPT_HTML: opts->html = arg; return 0;
 	case OPT_EXPECT: return expect__add(&opts->expects, arg) ? OPTIONS_SAID : 0;
 	case OPT_COLOR:
 		chosen = options__color(arg);
@@ -110,6 +113,18 @@ static int read_files(struct report *report)
 	return status;
 }
 
+/* A run has no configurations that charts could set side by side. */
+static int open_page(struct report *report)
+{
+	if (!report->opts.html)
+		return 0;
+	if (report->saved.comparison)
+		return render_compare__open_page(&report->page, report->opts.html);
+	msg__error("report: --html draws a comparison, and %s is a run; 'alloctrace compare --save FILE' saves one",
+		   report->opts.files[0]);
+	return AT_EXIT_USAGE;
+}
+
 int cmd_report(int argc, char **argv)
 {
 	struct report report = {.opts.output = "-"};
@@ -126,7 +141,11 @@ int cmd_report(int argc, char **argv)
 	if (!status)
 		status = output__open(&report.output, report.opts.output);
 	if (!status)
+		status = open_page(&report);
+	if (!status)
 		status = output__write(&report.output, render, &report);
+	if (!status && report.opts.html)
+		status = render_compare__write_page(&report.page, &comparison->report);
 	if (!status)
 		status = comparison ? expect__check_comparison(expects, &comparison->report)
 				    : expect__check_profile(expects, report.saved.profile);

@@ -164,6 +164,13 @@ const uint64_t *compare__histogram(const struct comparison *comparison, size_t c
 	return comparison->hists + (config * AT_CLASS_CNT + class) * AT_HIST_CNT;
 }
 
+void compare__add_histogram(struct comparison *comparison, size_t config, enum at_class class,
+			    const uint64_t hist[AT_HIST_CNT])
+{
+	for (int i = 0; i < AT_HIST_CNT; i++)
+		comparison->hists[(config * AT_CLASS_CNT + class) * AT_HIST_CNT + i] += hist[i];
+}
+
 static int begin_block(struct comparison *comparison)
 {
 	size_t cnt = comparison->config_cnt * COMPARE_FIGURE_CNT;

@@ -107,6 +107,9 @@ const struct compare_stat *compare__stat(const struct comparison *comparison, si
 					 enum compare_figure figure);
 /* Durations of a class's calls, of all blocks and of the same phase as the counts; all 0 when they are not known. */
 const uint64_t *compare__histogram(const struct comparison *comparison, size_t config, enum at_class class);
+/* Adds durations of calls to them. */
+void compare__add_histogram(struct comparison *comparison, size_t config, enum at_class class,
+			    const uint64_t hist[AT_HIST_CNT]);
 /* Measured, and not 0 in every run of every configuration. */
 bool compare__occurs(const struct comparison *comparison, enum compare_figure figure);
 /* No configuration can be told from the base. */

@@ -109,6 +109,9 @@ static int copy_runs(struct compare_report *report, const struct comparison *fro
 				compare__set_value(to, block, i, figure,
 						   compare__value(from[i], block, config[i], figure));
 	}
+	for (int class = 1; class < AT_CLASS_CNT; class ++)
+		for (int i = 0; i < 2; i++)
+			compare__add_histogram(to, i, class, compare__histogram(from[i], config[i], class));
 	return 0;
 }
 

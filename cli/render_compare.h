@@ -55,8 +55,11 @@ double render_compare__geometric(const struct compare_report *report, size_t con
 
 int render_compare__table(FILE *out, const struct compare_report *report, const struct look *look);
 int render_compare__json(FILE *out, const struct compare_report *report);
-/* One page with its charts and all that they need. The build may have had no charting library. */
-bool render_compare__can_html(void);
-int render_compare__html(FILE *out, const struct compare_report *report);
+/*
+ * One page with its charts and all that they need. Both return 0, or the exit
+ * status after saying why: the build may have had no charting library.
+ */
+int render_compare__open_page(struct output *page, const char *name);
+int render_compare__write_page(struct output *page, const struct compare_report *report);
 
 #endif

@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "cli/cmd.h"
+#include "cli/msg.h"
+#include "cli/output.h"
 #include "cli/page.h"
 #include "cli/render_compare.h"
 #include "cli/render_json.h"
@@ -56,13 +59,9 @@ static void write_escaped(FILE *out, const char *json)
 			fputc(*at, out);
 }
 
-bool render_compare__can_html(void)
+static int render(FILE *out, const void *data)
 {
-	return page_head[0];
-}
-
-int render_compare__html(FILE *out, const struct compare_report *report)
-{
+	const struct compare_report *report = data;
 	json_t *document = json_object(), *histograms = json_array();
 	char *text;
 
@@ -79,4 +78,18 @@ int render_compare__html(FILE *out, const struct compare_report *report)
 	fputs(page_tail, out);
 	free(text);
 	return 0;
+}
+
+int render_compare__open_page(struct output *page, const char *name)
+{
+	if (page_head[0])
+		return output__open(page, name);
+	msg__error("--html: this alloctrace was built without Chart.js, which draws the page; install it (Debian: "
+		   "libjs-chart.js) and build again");
+	return AT_EXIT_OWN;
+}
+
+int render_compare__write_page(struct output *page, const struct compare_report *report)
+{
+	return output__write(page, render, report);
 }

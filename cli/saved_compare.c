@@ -64,6 +64,33 @@ static json_t *write_values(const struct comparison *comparison, enum compare_fi
 	return configs;
 }
 
+/* [bucket, calls] of every bucket that has any. */
+static json_t *write_histogram(const uint64_t hist[AT_HIST_CNT])
+{
+	json_t *buckets = json_array();
+
+	for (int i = 0; i < AT_HIST_CNT; i++)
+		if (hist[i])
+			json_array_append_new(buckets, json_pack("[i, I]", i, (json_int_t)hist[i]));
+	return buckets;
+}
+
+/* Of each configuration, by class. */
+static json_t *write_histograms(const struct comparison *comparison)
+{
+	json_t *configs = json_array();
+
+	for (size_t config = 0; config < comparison->config_cnt; config++) {
+		json_t *classes = json_object();
+
+		for (int class = 1; class < AT_CLASS_CNT; class ++)
+			json_object_set_new(classes, profile__class_name(class),
+					    write_histogram(compare__histogram(comparison, config, class)));
+		json_array_append_new(configs, classes);
+	}
+	return configs;
+}
+
 static json_t *write_program(const struct compare_report *report, const struct compare_program *program)
 {
 	json_t *object = json_object(), *figures = json_object(), *notes = json_array();
@@ -83,6 +110,7 @@ static json_t *write_program(const struct compare_report *report, const struct c
 					    write_values(program->comparison, figure));
 	json_object_set_new(object, "notes", notes);
 	json_object_set_new(object, "figures", figures);
+	json_object_set_new(object, "histograms", write_histograms(program->comparison));
 	return object;
 }
 
@@ -211,6 +239,43 @@ static int read_figures(const json_t *object, struct comparison *comparison, str
 	return err;
 }
 
+static int read_histogram(const json_t *buckets, struct comparison *comparison, size_t config, enum at_class class,
+			  struct fields_reading *reading)
+{
+	uint64_t hist[AT_HIST_CNT] = {0};
+	const json_t *pair;
+	size_t i;
+
+	json_array_foreach(buckets, i, pair)
+	{
+		const json_t *bucket = json_array_get(pair, 0), *calls = json_array_get(pair, 1);
+
+		if (!json_is_integer(bucket) || json_integer_value(bucket) < 0 ||
+		    json_integer_value(bucket) >= AT_HIST_CNT || !json_is_integer(calls) ||
+		    json_integer_value(calls) < 0)
+			return refuse(reading, "programs.histograms", "have a bucket that there cannot be");
+		hist[json_integer_value(bucket)] = (uint64_t)json_integer_value(calls);
+	}
+	compare__add_histogram(comparison, config, class, hist);
+	return 0;
+}
+
+/* A file of an earlier version has none. */
+static int read_histograms(const json_t *object, struct comparison *comparison, struct fields_reading *reading)
+{
+	const json_t *configs = json_object_get(object, "histograms");
+	int err = 0;
+
+	if (configs && json_array_size(configs) != comparison->config_cnt)
+		return refuse(reading, "programs.histograms", "are not one a configuration");
+	for (size_t config = 0; configs && config < comparison->config_cnt; config++)
+		for (int class = 1; class < AT_CLASS_CNT && !err; class ++)
+			err = read_histogram(
+				json_object_get(json_array_get(configs, config), profile__class_name(class)),
+				comparison, config, class, reading);
+	return err;
+}
+
 static int read_notes(const json_t *object, struct compare_program *program, size_t config_cnt,
 		      struct fields_reading *reading)
 {
@@ -254,6 +319,8 @@ static int read_program(const json_t *object, struct saved_comparison *saved, st
 		err = fields__read(comparison_fields, json_object_get(object, "comparison"), comparison, reading);
 	if (!err)
 		err = read_notes(object, program, saved->configs.cnt, reading);
+	if (!err)
+		err = read_histograms(object, comparison, reading);
 	return err ? err : read_figures(object, comparison, reading);
 }
 

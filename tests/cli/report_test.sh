@@ -65,6 +65,29 @@ same comparison compare.txt again.txt
 unprivileged "$AT" report -j compare.gz >again.json 2>err
 same comparison-json compare.json again.json
 
+fails html-of-a-run 2 "run.gz is a run" report --html page.html run.gz
+is html-of-a-run-leaves-nothing no "$([ -e page.html ] && echo yes || echo no)"
+
+# Latencies of calls that there cannot be; and a file of before they were saved.
+python3 -c 'import copy, gzip, json
+saved = json.loads(gzip.open("compare.gz").read())
+bad = {"far": [[4000, 1]], "below": [[-1, 1]], "fewer": [[1, -1]], "half": [[1]], "flat": [1], "real": [[1, 0.5]]}
+for name, buckets in bad.items():
+    odd = copy.deepcopy(saved)
+    odd["raw"]["programs"][0]["histograms"][1]["munmap"] = buckets
+    json.dump(odd, open(f"latency-{name}.json", "w"))
+saved["raw"]["programs"][0]["histograms"].pop()
+json.dump(saved, open("latency-one.json", "w"))
+for program in saved["raw"]["programs"]:
+    del program["histograms"]
+json.dump(saved, open("no-latencies.json", "w"))'
+for name in far below fewer half flat real; do
+	fails "latency-$name" 125 "a bucket that there cannot be" report "latency-$name.json"
+done
+fails latency-one 125 "are not one a configuration" report latency-one.json
+"$AT" report -j no-latencies.json >again.json 2>err
+same no-latencies compare.json again.json
+
 # Arguments that are hard to write come back as they were.
 printf '\377\376 raw' >raw.txt
 "$AT" run --allocator system --save odd.gz -o odd.txt -- true 'a,b' '"q"' 'two

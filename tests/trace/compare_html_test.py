@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 # timeout: 300
-"""compare --html: one page, whole in itself, that draws in a browser; and names that look like HTML stay names."""
+"""compare --html, and report's: one page, whole in itself, that draws in a browser; and names that look like HTML stay names."""
 import json
 import os
 import re
@@ -81,6 +81,14 @@ def background(page, scratch, scheme):
     return re.search(r'data-paper="([^"]*)"', dom)[1]
 
 
+def check_report(saved, page, text):
+    """The same page again, of what was saved."""
+    run = subprocess.run([ALLOCTRACE, "report", "--html", page, saved], capture_output=True, text=True, timeout=100, check=False)
+    result("report writes it", run.returncode and run.stderr)
+    with open(page, encoding="utf-8") as file:
+        result("report's is the same", file.read() != text)
+
+
 def charts_expected(report):
     """Counted from the report: two of classes, six of runs, and the latencies where there are any."""
     cnt = 0
@@ -95,8 +103,10 @@ def charts_expected(report):
 def main():
     with tempfile.TemporaryDirectory(prefix="alloctrace-test-") as scratch:
         pages = [os.path.join(scratch, name) for name in ("plain.html", "evil.html")]
-        report, text = compare(pages[0], "--runs", "3", "--policy", "none", "--policy", "all", "trim_loop --iterations 53", "many_small --rounds 1")
+        saved = os.path.join(scratch, "saved.gz")
+        report, text = compare(pages[0], "--save", saved, "--runs", "3", "--policy", "none", "--policy", "all", "trim_loop --iterations 53", "many_small --rounds 1")
         check_text(report, text)
+        check_report(saved, os.path.join(scratch, "again.html"), text)
         # In the name of a configuration, a value of the environment, and the command.
         evil, evil_text = compare(pages[1], "--tier", "0", "--runs", "2", "--config", f"{EVIL}:env=A={EVIL}", "--config", "b:", "--",
                                   "sh", "-c", "true", EVIL)
