@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "alloc/lock.h"
 #include "alloc/meta.h"
 #include "alloc/policy.h"
 #include "alloc/stack.h"
@@ -278,24 +277,29 @@ void atm_heap_sums(struct heap_sums *sums)
 	atm_lock_release(&heaps_lock);
 }
 
+/* All locks of the library, in the order in which a thread may take them. */
+static struct atm_lock *const locks[] = {&shared_lock,    &heaps_lock,     &atm_reclaim_lock,
+					 &atm_stack_lock, &atm_large_lock, &atm_meta_lock};
+#define LOCK_CNT (sizeof(locks) / sizeof(locks[0]))
+
+/*
+ * A signal handler that forks may have interrupted its own thread where that
+ * has a lock, out of the order above: then others are not waited for for ever.
+ */
 static void fork_prepare(void)
 {
-	atm_lock_fork_prepare(&shared_lock);
-	atm_lock_fork_prepare(&heaps_lock);
-	atm_reclaim_fork_prepare();
-	atm_stack_fork_prepare();
-	atm_large_fork_prepare();
-	atm_meta_fork_prepare();
+	bool is_inside = false;
+
+	for (size_t i = 0; i < LOCK_CNT; i++)
+		is_inside |= atm_lock_is_own(locks[i]);
+	for (size_t i = 0; i < LOCK_CNT; i++)
+		atm_lock_fork_prepare(locks[i], is_inside);
 }
 
 static void fork_parent(void)
 {
-	atm_meta_fork_parent();
-	atm_large_fork_parent();
-	atm_stack_fork_parent();
-	atm_reclaim_fork_parent();
-	atm_lock_fork_parent(&heaps_lock);
-	atm_lock_fork_parent(&shared_lock);
+	for (size_t i = LOCK_CNT; i-- > 0;)
+		atm_lock_fork_parent(locks[i]);
 }
 
 /*
@@ -305,12 +309,10 @@ static void fork_parent(void)
  */
 static void fork_child(void)
 {
-	atm_meta_fork_child();
-	atm_large_fork_child();
 	atm_stack_fork_child();
 	atm_reclaim_fork_child();
-	atm_lock_fork_child(&heaps_lock);
-	atm_lock_fork_child(&shared_lock);
+	for (size_t i = 0; i < LOCK_CNT; i++)
+		atm_lock_fork_child(locks[i]);
 	for (struct heap *heap = all_heaps; heap; heap = heap->next_heap)
 		if (heap != atm_heap)
 			atomic_store_explicit(&heap->remote_large, ATM_REMOTE_CLOSED, memory_order_relaxed);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "alloc/control.h"
+#include "alloc/lock.h"
 #include "alloc/os.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -411,6 +412,7 @@ size_t atm_run_trim(struct heap *heap, size_t pad_bytes);
 
 /* ---- large.c: mappings of their own ---- */
 
+extern struct atm_lock atm_large_lock;
 struct large *atm_large_find(const void *p);
 /* heap may be NULL (nothing is then reused). NULL: out of memory. */
 struct large *atm_large_alloc(struct heap *heap, size_t bytes, size_t align);
@@ -437,9 +439,6 @@ void atm_large_unmark_end(const struct large *large);
 struct large *atm_large_before(const void *addr);
 uint64_t atm_large_cnt(void);
 uint64_t atm_large_bytes(void);
-void atm_large_fork_prepare(void);
-void atm_large_fork_parent(void);
-void atm_large_fork_child(void);
 
 /* ---- policy_trim.c ---- */
 
@@ -466,12 +465,11 @@ struct large *atm_held_at(struct heap *heap, const void *addr);
 
 /* ---- reclaim.c: the library's own thread, where tunable commit_reclaim asks for it ---- */
 
+extern struct atm_lock atm_reclaim_lock;
 /* Starts it, unless it runs. Not while at a held set; may allocate. */
 void atm_reclaim_start(void);
 /* Waits until it has left the heaps' held sets. */
 void atm_reclaim_wait(struct heap *heap);
-void atm_reclaim_fork_prepare(void);
-void atm_reclaim_fork_parent(void);
 void atm_reclaim_fork_child(void);
 
 /* Around every use of a heap's held set. Not recursive. */

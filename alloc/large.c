@@ -7,7 +7,6 @@
 #include <errno.h>
 
 #include "alloc/heap.h"
-#include "alloc/lock.h"
 #include "alloc/meta.h"
 #include "alloc/policy.h"
 #include "alloc/probe.h"
@@ -26,7 +25,7 @@ struct mid {
 };
 
 static struct mid *_Atomic root[1 << ROOT_BITS];
-static struct atm_lock large_lock; /* the records below, and growth of the table */
+struct atm_lock atm_large_lock;    /* the records below, and growth of the table */
 static struct large *free_records; /* linked by older */
 static struct large *stuck;        /* mappings that could not be unmapped; linked by older */
 static _Atomic uint64_t large_cnt, large_byte_cnt;
@@ -105,7 +104,7 @@ struct large *atm_large_adopt(void *addr, size_t bytes, enum large_state state)
 
 	if ((uintptr_t)addr >> ADDRESS_BITS)
 		return NULL;
-	atm_lock_acquire(&large_lock);
+	atm_lock_acquire(&atm_large_lock);
 	entry = table_entry(addr, GROW);
 	if (!entry)
 		goto out;
@@ -127,20 +126,20 @@ struct large *atm_large_adopt(void *addr, size_t bytes, enum large_state state)
 	atomic_fetch_add_explicit(&large_cnt, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&large_byte_cnt, bytes, memory_order_relaxed);
 out:
-	atm_lock_release(&large_lock);
+	atm_lock_release(&atm_large_lock);
 	return large;
 }
 
 void atm_large_forget(struct large *large)
 {
-	atm_lock_acquire(&large_lock);
+	atm_lock_acquire(&atm_large_lock);
 	atomic_store_explicit(table_entry(large->addr, LOOK_UP), NULL, memory_order_release);
 	atomic_fetch_sub_explicit(&large_cnt, 1, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&large_byte_cnt, large->map_bytes, memory_order_relaxed);
 	atomic_store_explicit(&large->state, LARGE_NONE, memory_order_relaxed);
 	large->older = free_records;
 	free_records = large;
-	atm_lock_release(&large_lock);
+	atm_lock_release(&atm_large_lock);
 }
 
 static void set_bytes(struct large *large, size_t bytes)
@@ -170,11 +169,11 @@ void atm_large_mark_end(struct large *large)
 
 	if (large->map_bytes == atm_page_bytes)
 		return; /* leads there anyway */
-	atm_lock_acquire(&large_lock);
+	atm_lock_acquire(&atm_large_lock);
 	entry = table_entry(last_page(large), GROW);
 	if (entry)
 		atomic_store_explicit(entry, large, memory_order_release);
-	atm_lock_release(&large_lock);
+	atm_lock_release(&atm_large_lock);
 }
 
 void atm_large_unmark_end(const struct large *large)
@@ -211,10 +210,10 @@ void atm_large_unmap(struct large *large)
 	large = atm_large_adopt(addr, bytes, LARGE_HELD);
 	if (!large)
 		return; /* no memory for a record either: the range is lost, nothing else */
-	atm_lock_acquire(&large_lock);
+	atm_lock_acquire(&atm_large_lock);
 	large->older = stuck;
 	stuck = large;
-	atm_lock_release(&large_lock);
+	atm_lock_release(&atm_large_lock);
 }
 
 static struct large *take_stuck(size_t bytes)
@@ -223,14 +222,14 @@ static struct large *take_stuck(size_t bytes)
 
 	if (LIKELY(!__atomic_load_n(&stuck, __ATOMIC_RELAXED)))
 		return NULL;
-	atm_lock_acquire(&large_lock);
+	atm_lock_acquire(&atm_large_lock);
 	for (struct large **link = &stuck; (large = *link); link = &large->older)
 		if (large->map_bytes >= bytes) {
 			*link = large->older;
 			atomic_store_explicit(&large->state, LARGE_USED, memory_order_relaxed);
 			break;
 		}
-	atm_lock_release(&large_lock);
+	atm_lock_release(&atm_large_lock);
 	return large;
 }
 
@@ -323,7 +322,7 @@ static bool move_begin(struct large *large)
 {
 	bool is_ready = true;
 
-	atm_lock_acquire(&large_lock);
+	atm_lock_acquire(&atm_large_lock);
 	if (move_cnt == spare_cnt) {
 		struct mid *mid = atm_meta_alloc(sizeof(struct mid) + sizeof(struct leaf));
 
@@ -338,7 +337,7 @@ static bool move_begin(struct large *large)
 		move_cnt++;
 		atomic_store_explicit(table_entry(large->addr, LOOK_UP), NULL, memory_order_release);
 	}
-	atm_lock_release(&large_lock);
+	atm_lock_release(&atm_large_lock);
 	return is_ready;
 }
 
@@ -347,7 +346,7 @@ static void move_end(struct large *large, void *addr, size_t map_bytes)
 {
 	void *mids, *leaves;
 
-	atm_lock_acquire(&large_lock);
+	atm_lock_acquire(&atm_large_lock);
 	mids = spare_mids;
 	leaves = spare_leaves;
 	large->addr = addr;
@@ -356,7 +355,7 @@ static void move_end(struct large *large, void *addr, size_t map_bytes)
 	move_cnt--;
 	if (UNLIKELY(spare_mids != mids || spare_leaves != leaves))
 		spare_cnt--;
-	atm_lock_release(&large_lock);
+	atm_lock_release(&atm_large_lock);
 }
 
 /* The block's pages move to another address, or more pages come behind it. */
@@ -424,19 +423,4 @@ uint64_t atm_large_cnt(void)
 uint64_t atm_large_bytes(void)
 {
 	return atomic_load_explicit(&large_byte_cnt, memory_order_relaxed);
-}
-
-void atm_large_fork_prepare(void)
-{
-	atm_lock_fork_prepare(&large_lock);
-}
-
-void atm_large_fork_parent(void)
-{
-	atm_lock_fork_parent(&large_lock);
-}
-
-void atm_large_fork_child(void)
-{
-	atm_lock_fork_child(&large_lock);
 }

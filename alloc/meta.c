@@ -4,13 +4,12 @@
 
 #include <stdint.h>
 
-#include "alloc/lock.h"
 #include "alloc/os.h"
 
 /* Large enough that its mmap is rare, small enough to be charged without regret. */
 #define META_CHUNK_BYTES ((size_t)256 << 10)
 
-static struct atm_lock meta_lock;
+struct atm_lock atm_meta_lock;
 static char *meta_next, *meta_end;
 
 void *atm_meta_alloc(size_t bytes)
@@ -18,7 +17,7 @@ void *atm_meta_alloc(size_t bytes)
 	void *record = NULL;
 
 	bytes = (bytes + 63) & ~(size_t)63;
-	atm_lock_acquire(&meta_lock);
+	atm_lock_acquire(&atm_meta_lock);
 	if ((size_t)(meta_end - meta_next) < bytes) {
 		size_t chunk_bytes = bytes > META_CHUNK_BYTES ? atm_page_round(bytes) : META_CHUNK_BYTES;
 		void *chunk;
@@ -31,21 +30,6 @@ void *atm_meta_alloc(size_t bytes)
 	record = meta_next;
 	meta_next += bytes;
 out:
-	atm_lock_release(&meta_lock);
+	atm_lock_release(&atm_meta_lock);
 	return record;
-}
-
-void atm_meta_fork_prepare(void)
-{
-	atm_lock_fork_prepare(&meta_lock);
-}
-
-void atm_meta_fork_parent(void)
-{
-	atm_lock_fork_parent(&meta_lock);
-}
-
-void atm_meta_fork_child(void)
-{
-	atm_lock_fork_child(&meta_lock);
 }

@@ -8,11 +8,12 @@
 
 #include <stddef.h>
 
+#include "alloc/lock.h"
+
 /* Zeroed, 64-byte aligned; NULL when the kernel has no memory. Thread-safe. */
 void *atm_meta_alloc(size_t bytes);
 
-void atm_meta_fork_prepare(void);
-void atm_meta_fork_parent(void);
-void atm_meta_fork_child(void);
+/* Its lock, under which no other one is taken. */
+extern struct atm_lock atm_meta_lock;
 
 #endif

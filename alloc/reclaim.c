@@ -13,24 +13,23 @@
 #include <time.h>
 
 #include "alloc/heap.h"
-#include "alloc/lock.h"
 #include "alloc/policy.h"
-#include "alloc/stack.h"
 #include "alloc/syscall.h"
+#include "alloc/thread.h"
 
 #define SLEEP_MIN_MS 10
 #define SLEEP_MAX_MS 10000
 
 enum { THREAD_NONE, THREAD_RUNS, THREAD_REFUSED };
 
-static struct atm_lock reclaim_lock; /* held while the thread is at the heaps' sets */
+struct atm_lock atm_reclaim_lock; /* held while the thread is at the heaps' sets */
 static _Atomic int thread_state;
 
 void atm_reclaim_wait(struct heap *heap)
 {
 	__atomic_store_n(&heap->is_at_held, false, __ATOMIC_RELEASE);
-	atm_lock_acquire(&reclaim_lock);
-	atm_lock_release(&reclaim_lock);
+	atm_lock_acquire(&atm_reclaim_lock);
+	atm_lock_release(&atm_reclaim_lock);
 }
 
 static bool barrier(int command)
@@ -43,7 +42,7 @@ static uint64_t reclaim_all(void)
 {
 	uint64_t page_cnt = 0;
 
-	atm_lock_acquire(&reclaim_lock);
+	atm_lock_acquire(&atm_reclaim_lock);
 	for (struct heap *heap = atm_heap_first(); heap; heap = heap->next_heap) {
 		__atomic_store_n(&heap->is_reclaimed, true, __ATOMIC_RELAXED);
 		if (barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) && !__atomic_load_n(&heap->is_at_held, __ATOMIC_ACQUIRE))
@@ -51,7 +50,7 @@ static uint64_t reclaim_all(void)
 		page_cnt += __atomic_load_n(&heap->held.page_cnt, __ATOMIC_RELAXED);
 		__atomic_store_n(&heap->is_reclaimed, false, __ATOMIC_RELEASE);
 	}
-	atm_lock_release(&reclaim_lock);
+	atm_lock_release(&atm_reclaim_lock);
 	return page_cnt;
 }
 
@@ -103,24 +102,13 @@ void atm_reclaim_start(void)
 	if (!atomic_compare_exchange_strong_explicit(&thread_state, &none, THREAD_RUNS, memory_order_relaxed,
 						     memory_order_relaxed))
 		return;
-	if (atm_stack_start_helper(run))
+	if (atm_thread_start_helper(run))
 		atomic_store_explicit(&thread_state, THREAD_REFUSED, memory_order_relaxed);
-}
-
-void atm_reclaim_fork_prepare(void)
-{
-	atm_lock_fork_prepare(&reclaim_lock);
-}
-
-void atm_reclaim_fork_parent(void)
-{
-	atm_lock_fork_parent(&reclaim_lock);
 }
 
 /* The thread stayed in the parent; the next mapping that is held starts one here. */
 void atm_reclaim_fork_child(void)
 {
-	atm_lock_fork_child(&reclaim_lock);
 	if (atomic_load_explicit(&thread_state, memory_order_relaxed) == THREAD_RUNS)
 		atomic_store_explicit(&thread_state, THREAD_NONE, memory_order_relaxed);
 }

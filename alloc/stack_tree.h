@@ -21,7 +21,7 @@ union start {
 enum { THREAD_DETACHED = 1, THREAD_ENDED = 2 };
 
 /*
- * One mapped stack. All fields but the atomic ones belong to `lock`, or, while
+ * One mapped stack. All fields but the atomic ones belong to atm_stack_lock, or, while
  * has_thread and not yet created, to the creator.
  */
 struct stack {

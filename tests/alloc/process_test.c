@@ -8,7 +8,10 @@
 #include "tests/alloc/preload.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,7 +20,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <ucontext.h>
 
 #define FORKER_CNT 4
 #define FORK_CNT 125
@@ -183,6 +189,89 @@ static void fork_in_signal_handlers(void **state)
 	assert_int_equal(child__run(allocate_under_signals, NULL), 0);
 }
 
+/*
+ * A thread is stopped by SIGSYS at an mmap that it makes with two locks of the
+ * library, while another one's fork has the locks before these and waits for
+ * them: a fork in the handler must come to an end all the same.
+ */
+static atomic_int stopped, other_tid;
+static atomic_bool has_forked;
+
+static bool is_in_futex(int tid)
+{
+	char path[64], text[16] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC); /* in a handler: no stdio, which allocates */
+	CHILD_CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) >= 0);
+	close(fd);
+	return atoi(text) == SYS_futex;
+}
+
+static void fork_at_the_mapping(int signal, siginfo_t *info, void *context)
+{
+	(void)info;
+	stopped = 1;
+	while (!other_tid || !is_in_futex(other_tid))
+		usleep(1000);
+	fork_in_handler(signal);
+	has_forked = true;
+	((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = -ENOMEM;
+}
+
+/* This thread's mappings of less than 1 MiB end in a SIGSYS: the library's records. */
+static void trap_small_mappings(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 1 << 20, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof(filter) / sizeof(*filter), .filter = filter};
+
+	CHILD_CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	CHILD_CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+static void *fork_meanwhile(void *arg)
+{
+	while (!stopped)
+		usleep(1000);
+	other_tid = (int)syscall(SYS_gettid);
+	fork_in_handler(0);
+	return arg;
+}
+
+static void fork_between_locks(void *arg)
+{
+	struct sigaction action = {.sa_sigaction = fork_at_the_mapping, .sa_flags = SA_SIGINFO};
+	pthread_t other;
+
+	(void)arg;
+	alarm(30);
+	CHILD_CHECK(pthread_create(&other, NULL, fork_meanwhile, NULL) == 0);
+	CHILD_CHECK(sigaction(SIGSYS, &action, NULL) == 0);
+	trap_small_mappings();
+	/* Each needs a part of the table that finds it. */
+	for (int i = 0; i < 1000 && !stopped; i++)
+		if (!malloc(16 << 20))
+			break;
+	CHILD_CHECK(has_forked);
+	CHILD_CHECK(pthread_join(other, NULL) == 0);
+	CHILD_CHECK(handler_fork_cnt == 2);
+	free(malloc(1000));
+}
+
+static void fork_in_a_handler_beside_another(void **state)
+{
+	(void)state;
+	assert_int_equal(child__run(fork_between_locks, NULL), 0);
+}
+
 static pthread_key_t late_key;
 static atomic_int late_cnt;
 
@@ -320,9 +409,13 @@ static void map_count_limit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fork_while_others_allocate),       cmocka_unit_test(spawn_while_others_allocate),
-		cmocka_unit_test(fork_in_signal_handlers),          cmocka_unit_test(allocation_in_last_destructors),
-		cmocka_unit_test(heaps_of_dead_threads_are_reused), cmocka_unit_test(map_count_limit),
+		cmocka_unit_test(fork_while_others_allocate),
+		cmocka_unit_test(spawn_while_others_allocate),
+		cmocka_unit_test(fork_in_signal_handlers),
+		cmocka_unit_test(fork_in_a_handler_beside_another),
+		cmocka_unit_test(allocation_in_last_destructors),
+		cmocka_unit_test(heaps_of_dead_threads_are_reused),
+		cmocka_unit_test(map_count_limit),
 	};
 
 	return cmocka_run_group_tests(tests, preload__find, NULL);
