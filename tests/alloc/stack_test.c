@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "alloc/control.h"
+#include "tests/scratch.h"
 
 /* The default of tunable stack_cache. */
 #define CACHE_BYTES ((size_t)40 << 20)
@@ -272,12 +273,12 @@ static void make_exec_stack_copy(const char *original, const char *copy)
 
 static void executable_stacks_stay_executable(void **state)
 {
-	char copy[] = "/tmp/atmalloc-stack-test-XXXXXX", original[512];
+	char copy[PATH_MAX], original[512];
 	char *text;
 
 	(void)state;
 	snprintf(original, sizeof(original), "%s/tests/alloc/stack_answers", out_dir);
-	close(mkstemp(copy));
+	close(scratch__file(copy));
 	make_exec_stack_copy(original, copy);
 	text = output_of(copy, "--code", getenv("LD_PRELOAD"), 0);
 	unlink(copy);
@@ -288,13 +289,13 @@ static void executable_stacks_stay_executable(void **state)
 /* A library that is loaded later makes all stacks of later threads executable. */
 static void executable_stacks_by_dlopen(void **state)
 {
-	char copy[] = "/tmp/atmalloc-stack-test-XXXXXX", arg[64];
+	char copy[PATH_MAX], arg[PATH_MAX + 8];
 	char *text;
 	Dl_info info;
 
 	(void)state;
 	assert_true(dladdr(dlsym(dlopen("libm.so.6", RTLD_NOW), "cbrt"), &info));
-	close(mkstemp(copy));
+	close(scratch__file(copy));
 	make_exec_stack_copy(info.dli_fname, copy);
 	snprintf(arg, sizeof(arg), "--code=%s", copy);
 	text = output_of("stack_answers", arg, getenv("LD_PRELOAD"), 0);

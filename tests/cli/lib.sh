@@ -9,6 +9,7 @@ AT=$(readlink -f "${ALLOCTRACE:-$O/alloctrace}")
 PROGRAMS=$O/tests/cli
 SCRATCH=$(mktemp -d)
 trap 'rm -rf "$SCRATCH"' EXIT
+trap 'exit 143' HUP INT TERM # else not every sh does what is to be done at EXIT
 cd "$SCRATCH" || exit 1
 chmod 755 "$SCRATCH"
 failed=0

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "tests/scratch.h"
 #include "tests/trace/known.h"
 #include "tests/trace/traced.h"
 
@@ -459,15 +460,15 @@ static bool make_setuid(const char *from, const char *to)
 
 static void test_hidden_faults(void **state)
 {
-	char program[] = "/tmp/at_setuid_XXXXXX";
-	int fd = mkstemp(program);
+	char program[PATH_MAX];
+	int fd = scratch__file(program);
 	struct run run;
 
 	assert_return_code(fd, errno);
 	close(fd);
 	if (access(static_once, X_OK) || !make_setuid(static_once, program)) {
 		unlink(program);
-		print_message("no set-user-ID programs in /tmp\n");
+		print_message("no set-user-ID programs among temporary files\n");
 		skip();
 	}
 	trace_as(&run, opts_of(state), NOBODY, (const char *const[]){program, NULL});

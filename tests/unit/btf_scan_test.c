@@ -14,16 +14,15 @@
 #include <unistd.h>
 
 #include "cli/btf_scan.h"
+#include "tests/scratch.h"
 
 #define VMLINUX "/sys/kernel/btf/vmlinux"
 
 /* A file with these bytes; its name is in `path` until the test unlinks it. */
-static void write_file(char path[32], const void *data, size_t bytes)
+static void write_file(char path[PATH_MAX], const void *data, size_t bytes)
 {
-	int fd;
+	int fd = scratch__file(path);
 
-	strcpy(path, "/tmp/at_btf_XXXXXX");
-	fd = mkstemp(path);
 	assert_return_code(fd, errno);
 	assert_int_equal(write(fd, data, bytes), bytes);
 	close(fd);
@@ -54,7 +53,7 @@ static void test_small(void **state)
 	struct btf_scan scan;
 	uint32_t bytes;
 	const void *data = btf__raw_data(btf, &bytes);
-	char path[32];
+	char path[PATH_MAX];
 
 	(void)state;
 	write_file(path, data, bytes);
@@ -78,7 +77,7 @@ static void test_damaged(void **state)
 	struct btf_scan scan;
 	uint32_t bytes;
 	const void *data = btf__raw_data(btf, &bytes);
-	char *copy = malloc(bytes), path[32];
+	char *copy = malloc(bytes), path[PATH_MAX];
 
 	(void)state;
 	for (uint32_t i = 0; i < 2 * bytes; i++) {

@@ -98,7 +98,7 @@ UNSURE = ("commit.uncharged_pages", "commit.updates", "commit.past_fixed")
 
 # Attaches to a program that then makes its calls, as a shell does it; every wait has an end. What the program had at the
 # start is what the kernel says in smaps; without the iterator over mappings, what it says of all private writable ones.
-ATTACH = """t=$(mktemp -d); {at}/tests/trace/known_calls held >$t/said & p=$!
+ATTACH = """t=$(mktemp -d); trap 'rm -rf $t' EXIT; {at}/tests/trace/known_calls held >$t/said & p=$!
 for i in $(seq 300); do [ -s $t/said ] && break; sleep 0.1; done
 {at}/alloctrace attach -v --json --output {report} --slots={slots} -p $p 2>$t/errors & a=$!
 for i in $(seq 900); do grep -q attached $t/errors && break; sleep 0.1; done
