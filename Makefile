@@ -269,7 +269,7 @@ deps: ## install (apt) what building and testing need and is missing
 
 ## Style
 
-C_FILES := $(wildcard alloc/*.[ch] bpf/*.[ch] cli/*.[ch] scenarios/*.[ch] tests/*/*.[ch] tests/*/*.cc)
+C_FILES := $(wildcard alloc/*.[ch] bpf/*.[ch] cli/*.[ch] scenarios/*.[ch] tests/*.h tests/*/*.[ch] tests/*/*.cc)
 CLANG_FORMAT ?= clang-format-14
 CLANG_TIDY ?= clang-tidy-14
 
