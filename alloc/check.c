@@ -40,6 +40,9 @@ static uint32_t check_segment(struct heap *heap, struct segment *segment, uint32
 	HOLDS(segment->heap == heap && atm_is_in_segment(segment), segment);
 	HOLDS(segment->first_page <= segment->top_page && segment->top_page <= segment->dirty_page, segment);
 	HOLDS(segment->dirty_page <= segment->committed_page && segment->committed_page <= segment->page_cnt, segment);
+	HOLDS(!segment->released_to_page || (segment->released_from_page <= segment->dirty_page &&
+					     segment->released_from_page < segment->released_to_page),
+	      segment);
 	while (page < segment->top_page) {
 		struct page_run *run = &segment->runs[page];
 

@@ -67,7 +67,10 @@ struct segment {
 	struct heap *heap; /* never changes */
 	struct segment *next;
 	uint32_t page_cnt, first_page, top_page, dirty_page, committed_page;
-	uint32_t meta_page_cnt;              /* committed pages of this record */
+	uint32_t meta_page_cnt; /* committed pages of this record */
+	/* Policy trim: what was released last, as long as it is not known how much of it came back; to is 0: none. */
+	uint32_t released_from_page, released_to_page;
+	uint64_t released_ms;
 	uint16_t head[SEGMENT_PAGES_MAX];    /* page -> first page of its run */
 	_Alignas(64) struct page_run runs[]; /* page_cnt of them, committed as the top advances */
 };
@@ -144,6 +147,8 @@ struct heap {
 	uint32_t quick_page_cnt;
 	struct segment *segments, *current;
 	size_t largest_freed_bytes; /* policy trim: of runs freed to this heap */
+	size_t returned_bytes;      /* policy trim: the most that was released and soon used again; 0: forgotten */
+	uint64_t returned_ms;       /* policy trim: when that was seen */
 
 	struct held_set held;
 	uint64_t quota_page_cnt;               /* policy commit: what it may hold, of the process's total */
@@ -404,7 +409,7 @@ struct page_run *atm_run_alloc_aligned(struct heap *heap, uint32_t page_cnt, siz
 /* Frees a RUN_USED or RUN_SLAB run; may keep it in the page cache. */
 void atm_run_free(struct heap *heap, struct page_run *run);
 /* Whether this run alone, at the top, keeps free pages below it from being released. */
-bool atm_run_is_lid(const struct heap *heap, const struct page_run *run);
+bool atm_run_is_lid(struct heap *heap, const struct page_run *run);
 /* Resizes in place; false when that cannot be done. */
 bool atm_run_resize(struct heap *heap, struct page_run *run, uint32_t page_cnt);
 /* Gives back every free page of the heap; returns pages given back. */
@@ -443,7 +448,7 @@ uint64_t atm_large_bytes(void);
 /* ---- policy_trim.c ---- */
 
 /* Whether the policy in force releases a free top of this length (> 0). */
-bool atm_trim_is_worth(const struct heap *heap, size_t free_bytes);
+bool atm_trim_is_worth(struct heap *heap, size_t free_bytes);
 /* Decides, after the top has sunk, whether its free part is released. */
 void atm_trim_top(struct heap *heap, struct segment *segment);
 

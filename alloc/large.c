@@ -301,13 +301,12 @@ void atm_large_free(struct heap *heap, struct large *large)
 		atm_commit_put_remote(large);
 }
 
-/* The block moves to a new mapping by copying. NULL: out of memory, block unchanged. */
-static void *move_by_copy(struct heap *heap, struct large *large, size_t bytes)
+/* To a mapping of at least `bytes`, or NULL: then nothing happens. Returns where the block is. */
+static void *move_by_copy(struct heap *heap, struct large *large, struct large *target, size_t bytes)
 {
-	struct large *target = atm_large_alloc(heap, bytes, atm_page_bytes);
-
 	if (!target)
 		return NULL;
+	target->heap = heap;
 	__builtin_memcpy(target->addr, large->addr, large->map_bytes < bytes ? large->map_bytes : bytes);
 	target->is_zero = false;
 	atm_large_free(heap, large);
@@ -378,6 +377,12 @@ static void *grow_by_remap(struct large *large, size_t map_bytes, bool may_move)
 	return err ? NULL : addr;
 }
 
+/*
+ * A block that grows by this part of it or more is copied to held memory, when there is enough in one piece: new pages
+ * would cost as much as the copy, and lie beside those that are held. What grows step by step is not copied each time.
+ */
+#define COPY_GROWTH_SHIFT 2
+
 /* Where the block then is; NULL: out of memory, block unchanged. */
 static void *grow(struct heap *heap, struct large *large, size_t bytes, size_t map_bytes)
 {
@@ -385,6 +390,11 @@ static void *grow(struct heap *heap, struct large *large, size_t bytes, size_t m
 
 	if (atm_realloc_absorb(heap, large, map_bytes))
 		return addr;
+	if (map_bytes - large->map_bytes >= large->map_bytes >> COPY_GROWTH_SHIFT) {
+		moved = move_by_copy(heap, large, atm_commit_take(heap, map_bytes, atm_page_bytes), bytes);
+		if (moved)
+			return moved;
+	}
 	if (atm_tune(ATM_TUNE_GROW) == 0) {
 		moved = grow_by_remap(large, map_bytes, true);
 		if (moved)
@@ -392,7 +402,7 @@ static void *grow(struct heap *heap, struct large *large, size_t bytes, size_t m
 	} else if (grow_by_remap(large, map_bytes, false)) {
 		return addr;
 	}
-	return move_by_copy(heap, large, bytes);
+	return move_by_copy(heap, large, atm_large_alloc(heap, bytes, atm_page_bytes), bytes);
 }
 
 void *atm_large_resize(struct heap *heap, struct large *large, size_t bytes)

@@ -251,7 +251,7 @@ static uint32_t take_idle_above(struct heap *heap, struct segment *segment, uint
  * The first page of the free run that is worth a release and has nothing but
  * idle runs between it and `page`; `page` when there is none.
  */
-static uint32_t free_run_below(const struct heap *heap, const struct segment *segment, uint32_t page)
+static uint32_t free_run_below(struct heap *heap, const struct segment *segment, uint32_t page)
 {
 	for (uint32_t at = page; at > segment->first_page;) {
 		const struct page_run *run;
@@ -308,7 +308,7 @@ static void run_coalesce(struct heap *heap, struct segment *segment, uint32_t pa
 		atm_segment_drop(heap, segment);
 }
 
-bool atm_run_is_lid(const struct heap *heap, const struct page_run *run)
+bool atm_run_is_lid(struct heap *heap, const struct page_run *run)
 {
 	const struct segment *segment = atm_segment_of(run);
 	uint32_t page = atm_run_page(segment, run);
@@ -439,6 +439,7 @@ size_t atm_run_trim(struct heap *heap, size_t pad_bytes)
 									 << atm_page_shift) == 0) {
 			page_cnt += segment->dirty_page - keep;
 			segment->dirty_page = keep;
+			segment->released_to_page = 0; /* not what the heap has decided */
 		}
 	}
 	return page_cnt;

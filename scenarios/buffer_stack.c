@@ -8,7 +8,8 @@
  * a free top of 512 KiB more.
  *   trim off: one madvise.dontneed a pop (5000), and one fault a push;
  *   trim on:  the threshold is two buffers: one madvise.dontneed for three pops
- *             (1600), and as many faults as pages were released (4800);
+ *             of the warm-up cycle; what went comes back in the next (48 faults),
+ *             and stays: none;
  *   trim on, trim_threshold=64M: none after the warm-up cycle.
  * stack, realloc and commit must make no difference. More than 62 buffers pass
  * the end of a segment of 32 MiB; the heap keeps two empty ones, so that this

@@ -12,8 +12,8 @@
  *   trim on:  none, as 64 KiB are below the threshold.
  * With --size 64K --blocks 60, where each block is pages of its own:
  *   trim off: one madvise.dontneed a block (6000), and 16 faults;
- *   trim on:  one for three blocks (2000), the first to pass twice the largest
- *             block, and as many faults;
+ *   trim on:  one for three blocks, the first to pass twice the largest one, in
+ *             the first round (20); their pages come back in the next, and stay;
  *   trim on, trim_threshold=64M: none.
  * With --size 1M blocks are mappings: one mmap and one munmap a block with commit
  * off; none with it on, as they go back to the heap that asked for them. stack and

@@ -10,14 +10,14 @@
  *   trim off: one madvise.dontneed a block (8000) and a fault a page in every
  *             round (16,000);
  *   trim on:  the threshold of 128 KiB, 16 blocks, is passed with the 17th: a
- *             madvise.dontneed for each of these (468), and nearly all pages come
- *             back as well (15,912);
+ *             madvise.dontneed for each of these in the first round (117); what
+ *             went comes back in the second (3978 faults), and stays from then on;
  *   trim on, trim_threshold=64M: no madvise, faults in the first round only
  *             (4000).
  * By default blocks of 4500 bytes lie in slabs of 12 blocks of 5120 bytes each,
  * and what is freed first to last goes back when the last block does: about
- * 4 x 3125 faults, trim off or on; with trim_threshold=64M 3125 in all. stack,
- * realloc and commit must make no difference.
+ * 4 x 3125 faults with trim off, 2 x 3125 with it on; with trim_threshold=64M 3125
+ * in all. stack, realloc and commit must make no difference.
  *
  * The C library, for which a block is 4512 bytes: 4 x 2754 faults, and with
  * MALLOC_TRIM_THRESHOLD_=1073741824 2754 in all.

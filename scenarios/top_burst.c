@@ -9,8 +9,8 @@
  *   trim off: a madvise.dontneed a block (400) and a fault a page (10,000);
  *   trim on:  a query's two blocks are just as much as the threshold, twice the
  *             largest block freed, and do not pass it: none. With --blocks 3 one
- *             madvise.dontneed an iteration (200), and all pages come back by
- *             faults as well (15,000);
+ *             madvise.dontneed in the warm-up; all pages come back in the first
+ *             iteration (75 faults), and stay: none;
  *   trim on, trim_threshold=4M: none at all after the warm-up.
  * stack, realloc and commit must make no difference.
  *
