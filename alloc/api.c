@@ -120,7 +120,7 @@ static void *alloc_aligned(struct heap *heap, size_t bytes, size_t align, size_t
 
 	if (align <= 16)
 		return alloc(heap, bytes, dirty_bytes);
-	if (UNLIKELY(bytes > PTRDIFF_MAX - align))
+	if (UNLIKELY(align > PTRDIFF_MAX || bytes > PTRDIFF_MAX - align))
 		return NULL;
 	if (align < atm_page_bytes && bytes <= SMALL_MAX_BYTES)
 		return alloc(heap, aligned_class_bytes(bytes, align), dirty_bytes);
@@ -492,8 +492,13 @@ EXPORT void *memalign(size_t align, size_t bytes)
 	return LIKELY(p) ? p : no_memory();
 }
 
+/* C17, and glibc since 2.38, refuse what is no power of two; glibc before that rounds it up. */
 EXPORT void *aligned_alloc(size_t align, size_t bytes)
 {
+	if (UNLIKELY(align == 0 || align & (align - 1))) {
+		errno = EINVAL;
+		return NULL;
+	}
 	return memalign(align, bytes);
 }
 

@@ -161,6 +161,12 @@ static void odd_alignments(void **state)
 	errno = 0;
 	assert_null(memalign(size_max, 1));
 	assert_int_equal(errno, EINVAL);
+	errno = 0;
+	assert_null(aligned_alloc(no_align, 8)); /* C17, and glibc since 2.38 */
+	assert_int_equal(errno, EINVAL);
+	errno = 0;
+	assert_null(aligned_alloc(odd_align, 48));
+	assert_int_equal(errno, EINVAL);
 	p = (void *)4711;
 	errno = 4711;
 	assert_int_equal(posix_memalign(&p, 24, 8), EINVAL);
@@ -220,6 +226,39 @@ static void impossible_sizes(void **state)
 	memset(large, 1, 2 << 20);
 	free(p);
 	free(large);
+}
+
+static void check_aligned(void *p, size_t align, size_t bytes)
+{
+	if (p && bytes < (size_t)1 << 47) {
+		assert_true(is_aligned(p, align) && malloc_usable_size(p) >= bytes);
+		free(p);
+	} else {
+		if (p)
+			fail_msg("%zu bytes at a multiple of %zu: served", bytes, align);
+		assert_int_equal(errno, ENOMEM);
+	}
+}
+
+/* Sizes whose sum with the alignment is near a limit, or passes it: served in full, or not at all. */
+static void impossible_alignments(void **state)
+{
+	(void)state;
+	for (size_t align = 8; align; align *= 2) {
+		const size_t limits[] = {0, align, half_max, half_max - align, size_max, size_max - align};
+
+		for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++)
+			for (size_t bytes = limits[i] - 2; bytes != limits[i] + 3; bytes++) {
+				void *p = NULL;
+
+				errno = 0;
+				check_aligned(memalign(align, bytes), align, bytes);
+				errno = 0;
+				check_aligned(aligned_alloc(align, bytes), align, bytes);
+				errno = posix_memalign(&p, align, bytes);
+				check_aligned(p, align, bytes);
+			}
+	}
 }
 
 /* B41: free never changes errno, whatever path it takes. */
@@ -462,6 +501,7 @@ int main(void)
 		cmocka_unit_test(odd_alignments),
 		cmocka_unit_test(all_alignments),
 		cmocka_unit_test(impossible_sizes),
+		cmocka_unit_test(impossible_alignments),
 		cmocka_unit_test(free_keeps_errno),
 		cmocka_unit_test(large_shrink_stays_in_place),
 		cmocka_unit_test(frees_from_another_thread),
