@@ -57,6 +57,25 @@ uint32_t unwind_objects__rule(const struct unwind_objects *objects, const struct
 		     : AT_RULE_NONE;
 }
 
+bool unwind_objects__read_code(const struct unwind_object *object, uint32_t pc, uint8_t *code, size_t bytes)
+{
+	for (uint32_t i = 0; i < object->kernel.segment_cnt; i++) {
+		const struct at_segment *segment = &object->kernel.segments[i];
+		uint64_t end = (uint64_t)pc - segment->pc0, offset;
+
+		if (pc <= segment->pc0 || end > segment->bytes || end < bytes)
+			continue;
+		offset = segment->file_offset + end - bytes;
+		if (!object->memory)
+			return pread(object->fd, code, bytes, (off_t)offset) == (ssize_t)bytes;
+		if (offset > object->bytes || bytes > object->bytes - offset)
+			return false;
+		memcpy(code, object->memory + offset, bytes);
+		return true;
+	}
+	return false;
+}
+
 /* The executable segments, in whole pages as they are mapped. */
 static void fill_segments(struct unwind_object *object, const struct elf_image *image)
 {

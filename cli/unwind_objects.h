@@ -102,6 +102,8 @@ struct unwind_object *unwind_objects__get(const struct unwind_objects *objects, 
 struct unwind_object *unwind_objects__find(const struct unwind_objects *objects, const struct at_file *file);
 /* Rule for a pc of an object. */
 uint32_t unwind_objects__rule(const struct unwind_objects *objects, const struct unwind_object *object, uint32_t pc);
+/* The bytes of its code that end right before a pc. False: they cannot be read. */
+bool unwind_objects__read_code(const struct unwind_object *object, uint32_t pc, uint8_t *code, size_t bytes);
 
 /* For unwind_objects.c and unwind_process.c. */
 struct unwind_mapping {

@@ -3,8 +3,11 @@
 #include "cli/unwind_walk.h"
 
 #include <string.h>
+#include <sys/uio.h>
 
-enum { GUESS_MAX_BYTES = 1 << 20, ADDRESS_MAX_BIT = 47 };
+#include "cli/insn.h"
+
+enum { GUESS_MAX_BYTES = 1 << 20, ADDRESS_MAX_BIT = 47, CALL_MAX_BYTES = 8 };
 
 struct walk {
 	const struct unwind_objects *objects;
@@ -33,7 +36,7 @@ static bool read_word(const struct walk *walk, uint64_t at, uint64_t *word)
 }
 
 /* The mapping that the kernel side saw, of an object that is known: also when the process is gone. */
-static bool find_seen_mapping(struct walk *walk, uint64_t pc)
+static bool find_seen_mapping(const struct walk *walk, uint64_t pc, struct at_piece *found)
 {
 	const struct at_cut *cut = walk->cut;
 	const struct unwind_object *object = unwind_objects__find(walk->objects, &cut->file);
@@ -44,29 +47,60 @@ static bool find_seen_mapping(struct walk *walk, uint64_t pc)
 
 		if (offset - segment->file_offset >= segment->bytes)
 			continue;
-		walk->piece = (struct at_piece){.start = pc,
-						.bytes = 1,
-						.pc0 = segment->pc0 + (uint32_t)(offset - segment->file_offset),
-						.object = (uint16_t)object->kernel.object,
-						.go = object->kernel.go};
+		*found = (struct at_piece){.start = pc,
+					   .bytes = 1,
+					   .pc0 = segment->pc0 + (uint32_t)(offset - segment->file_offset),
+					   .object = (uint16_t)object->kernel.object,
+					   .go = object->kernel.go};
 		return true;
 	}
 	return false;
 }
 
-static bool find_piece(struct walk *walk, uint64_t pc)
+static bool find_piece(const struct walk *walk, uint64_t pc, struct at_piece *found)
 {
 	const struct at_cut *cut = walk->cut;
 	const struct at_piece *piece;
 
 	/* Where the kernel side saw a file, only that one is meant: by now another may lie there. */
 	if (cut->file.inode && pc >= cut->vm_start && pc < cut->vm_end)
-		return find_seen_mapping(walk, pc) || ends(walk, AT_END_NO_MAPPING);
+		return find_seen_mapping(walk, pc, found);
 	piece = unwind_objects__piece(walk->objects, cut->note.tgid, pc);
-	if (!piece)
-		return ends(walk, AT_END_NO_MAPPING);
-	walk->piece = *piece;
-	return true;
+	if (piece)
+		*found = *piece;
+	return piece != NULL;
+}
+
+/* The code before an address, from the file that is mapped there; without one, from the memory of the process. */
+static bool read_code(const struct walk *walk, uint64_t ip, uint8_t code[CALL_MAX_BYTES])
+{
+	struct iovec local = {.iov_base = code, .iov_len = CALL_MAX_BYTES};
+	struct iovec remote = {.iov_base = (void *)(uintptr_t)(ip - CALL_MAX_BYTES), .iov_len = CALL_MAX_BYTES};
+	const struct unwind_object *object;
+	struct at_piece piece;
+
+	if (ip < CALL_MAX_BYTES || !find_piece(walk, ip - 1, &piece))
+		return false;
+	object = unwind_objects__get(walk->objects, piece.object);
+	if (object)
+		return unwind_objects__read_code(object, piece.pc0 + (uint32_t)(ip - 1 - piece.start) + 1, code,
+						 CALL_MAX_BYTES);
+	return process_vm_readv((pid_t)walk->cut->note.pid, &local, 1, &remote, 1, 0) == CALL_MAX_BYTES;
+}
+
+/* A return address comes right after a call: e8 and 4 bytes, or ff /2 and 1 to 6 bytes. */
+static bool is_after_call(const struct walk *walk, uint64_t ip)
+{
+	uint8_t code[CALL_MAX_BYTES];
+	struct insn insn;
+
+	if (!read_code(walk, ip, code))
+		return false;
+	for (size_t at = 0; at < CALL_MAX_BYTES; at++)
+		if (insn__decode(&insn, code + at, CALL_MAX_BYTES - at) && insn.bytes == CALL_MAX_BYTES - at &&
+		    insn.map == INSN_MAP_ONE && (insn.opcode == 0xe8 || (insn.opcode == 0xff && (insn.reg & 7) == 2)))
+			return true;
+	return false;
 }
 
 static void mark_guess(struct walk *walk)
@@ -86,6 +120,8 @@ static bool step_guess(struct walk *walk)
 		return ends(walk, AT_END_NO_TABLE);
 	if (!ip)
 		return ends(walk, AT_END_OUTERMOST);
+	if (!is_after_call(walk, ip))
+		return ends(walk, AT_END_NO_TABLE);
 	mark_guess(walk);
 	walk->sp = walk->bp + 16;
 	walk->bp = next_bp;
@@ -140,22 +176,27 @@ static void restore_bx(struct walk *walk, uint32_t rule, uint64_t cfa)
 
 static bool step_cfa(struct walk *walk, uint32_t rule, uint64_t pc)
 {
-	uint64_t cfa, bp = walk->bp;
+	bool is_guess = AT_RULE_TYPE(rule) == AT_RULE_SPECIAL && AT_RULE_SPECIAL_TYPE(rule) == AT_SPECIAL_CODE;
+	uint64_t cfa, ip, bp = walk->bp;
 	uint32_t saved = AT_RULE_RBP(rule);
 
 	if (!find_cfa(walk, rule, pc, &cfa))
 		return false;
 	if (cfa <= walk->sp)
 		return ends(walk, AT_END_STUCK);
-	if (!read_word(walk, cfa - 8, &walk->ip) ||
-	    (saved && !read_word(walk, saved == AT_RBP_AT_RBP ? bp : cfa - saved * 8ull, &walk->bp)))
+	if (!read_word(walk, cfa - 8, &ip))
 		return ends(walk, AT_END_STACK);
-	if (AT_RULE_TYPE(rule) == AT_RULE_SPECIAL && AT_RULE_SPECIAL_TYPE(rule) == AT_SPECIAL_CODE)
+	if (is_guess && ip && !is_after_call(walk, ip))
+		return ends(walk, AT_END_NO_TABLE);
+	if (saved && !read_word(walk, saved == AT_RBP_AT_RBP ? bp : cfa - saved * 8ull, &walk->bp))
+		return ends(walk, AT_END_STACK);
+	if (is_guess)
 		mark_guess(walk);
 	restore_bx(walk, rule, cfa);
 	walk->sp = cfa;
+	walk->ip = ip;
 	walk->is_return = true;
-	return walk->ip ? true : ends(walk, AT_END_OUTERMOST);
+	return ip ? true : ends(walk, AT_END_OUTERMOST);
 }
 
 static bool step(struct walk *walk)
@@ -168,8 +209,8 @@ static bool step(struct walk *walk)
 		return ends(walk, AT_END_DEEP);
 	if (pc >> ADDRESS_MAX_BIT)
 		return ends(walk, AT_END_BAD_ADDRESS);
-	if (!find_piece(walk, pc))
-		return false;
+	if (!find_piece(walk, pc, &walk->piece))
+		return ends(walk, AT_END_NO_MAPPING);
 	object = unwind_objects__get(walk->objects, walk->piece.object);
 	if (!object) {
 		walk->chain->frames[walk->chain->cnt++] = walk->ip;
