@@ -153,20 +153,22 @@ static int load_trivial(enum bpf_prog_type type, enum bpf_attach_type attach_typ
 	return fd < 0 ? -errno : fd;
 }
 
-/* Creating it fails where locked memory is limited, on kernels that still count maps as such (before 5.11). */
-static bool can_create_map(void)
+/* 0 or the error. Large ones fail where locked memory is limited, on kernels that still count maps as such
+ * (before 5.11). */
+static int create_map(uint32_t bytes)
 {
-	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "at_probe", sizeof(uint32_t), 1 << 20, 1, NULL);
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "at_probe", sizeof(uint32_t), bytes, 1, NULL);
 
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
+	if (fd < 0)
+		return errno;
+	close(fd);
+	return 0;
 }
 
 static void probe_bpf(struct feature *feature)
 {
 	char unprivileged[16];
-	int fd = load_trivial(BPF_PROG_TYPE_TRACEPOINT, 0, 0);
+	int fd = load_trivial(BPF_PROG_TYPE_TRACEPOINT, 0, 0), err;
 
 	if (fd < 0) {
 		feature__refused(feature, "loading a BPF program", -fd);
@@ -179,14 +181,15 @@ static void probe_bpf(struct feature *feature)
 		return;
 	}
 	close(fd);
-	if (can_create_map())
+	err = create_map(1 << 20);
+	if (!err)
 		feature__pass(feature);
-	else if (errno == EPERM && has_bpf_caps())
+	else if (err == EPERM && !create_map(1 << 10))
 		feature__fail(feature, EPERM,
 			      "BPF programs load but no 1 MiB map: raise the locked-memory limit "
 			      "(ulimit -l unlimited)");
 	else
-		feature__refused(feature, "creating a BPF map", errno);
+		feature__refused(feature, "creating a BPF map", err);
 }
 
 /* Refused under the stricter kind of kernel lockdown, and then as if the kernel did not know the helper. */
@@ -283,19 +286,30 @@ static void probe_fentry(struct feature *feature, const struct btf_scan *btf)
  */
 static void probe_preemption(struct feature *feature)
 {
+	static const char path[] = "/sys/kernel/debug/sched/preempt";
 	struct utsname kernel;
 	char modes[64];
+	int fd, err;
 
-	read_line("/sys/kernel/debug/sched/preempt", modes, sizeof(modes));
+	read_line(path, modes, sizeof(modes));
 	if (strstr(modes, "(none)") || strstr(modes, "(voluntary)"))
 		return;
 	if (!modes[0] && !uname(&kernel) && !strstr(kernel.version, "PREEMPT"))
 		return;
-	feature__fail(
-		feature, ENOTSUP,
-		modes[0] ? "this kernel switches tasks inside such programs (preempt=full or lazy), so counts "
-			   "would not be exact: boot with preempt=voluntary"
-			 : "whether this kernel switches tasks inside such programs cannot be read: mount debugfs");
+	if (modes[0]) {
+		feature__fail(feature, ENOTSUP,
+			      "this kernel switches tasks inside such programs (preempt=full or lazy), so counts "
+			      "would not be exact: boot with preempt=voluntary");
+		return;
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	err = fd < 0 ? errno : EIO;
+	if (fd >= 0)
+		close(fd);
+	feature__fail(feature, ENOTSUP, "whether this kernel switches tasks inside such programs cannot be read: %s",
+		      err == EPERM    ? "kernel lockdown keeps debugfs closed, even to root"
+		      : err == EACCES ? "debugfs is open to root only, run with sudo"
+				      : "mount debugfs");
 }
 
 /* Whether a kernel function can be a column's source: there, and open to programs. */
@@ -308,6 +322,21 @@ static void probe_function(struct feature *feature, const struct feature *fentry
 		feature__pass(feature);
 	else
 		feature__fail(feature, ENOENT, "this kernel has no function %s (renamed, or part of its caller)", name);
+}
+
+/* Debian's kernels have a setting above the others', which leaves events to CAP_SYS_ADMIN alone. */
+static void refuse_event(struct feature *feature, int err)
+{
+	char paranoid[16];
+
+	read_line("/proc/sys/kernel/perf_event_paranoid", paranoid, sizeof(paranoid));
+	if (err != EACCES || has_cap(CAP_SYS_ADMIN) || !has_bpf_caps() || atoi(paranoid) <= 2)
+		feature__refused(feature, "a page fault event", err);
+	else
+		feature__fail(feature, err,
+			      "page fault events are closed to all but root here (kernel.perf_event_paranoid=%d): "
+			      "run with sudo, or set it to 2",
+			      atoi(paranoid));
 }
 
 static void probe_fault_event(struct feature *feature)
@@ -325,7 +354,7 @@ static void probe_fault_event(struct feature *feature)
 	event = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0) {
 		if (errno == EACCES || errno == EPERM)
-			feature__refused(feature, "a page fault event", errno);
+			refuse_event(feature, errno);
 		else
 			feature__fail(feature, errno, "page fault events (perf_event_open): %s", strerror(errno));
 		return;

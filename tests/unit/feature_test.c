@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the probe says when something is in the way: for each obstacle its own,
- * true sentence, and never advice about locked memory. Each case is a child that
- * puts the obstacle up and probes; root is needed for it.
+ * true sentence, and advice about locked memory only where that is it. Each case is a child that
+ * puts the obstacle up and probes; root is needed for it. Other obstacles: tests/vm/check_test.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,17 +12,21 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,7 +40,7 @@ struct findings {
 };
 
 /* Probes behind an obstacle. Skips when the tests do not run as root or it cannot be put up. */
-static void probe_behind(struct findings *findings, int (*put_up)(void))
+static void probe_behind_any(struct findings *findings, int (*put_up)(void))
 {
 	int fds[2], status;
 	pid_t pid;
@@ -63,6 +67,12 @@ static void probe_behind(struct findings *findings, int (*put_up)(void))
 		skip();
 	}
 	waitpid(pid, &status, 0);
+}
+
+/* The same of one that has nothing to do with locked memory. */
+static void probe_behind(struct findings *findings, int (*put_up)(void))
+{
+	probe_behind_any(findings, put_up);
 	assert_null(strstr(findings->advice, "memory"));
 }
 
@@ -116,6 +126,55 @@ static int filter_bpf(void)
 	struct sock_fprog prog = {sizeof(filter) / sizeof(filter[0]), filter};
 
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog);
+}
+
+/* bpf(2), where it would create a map, is answered by action. Returns the listener of SECCOMP_RET_USER_NOTIF. */
+static int filter_maps(uint32_t action, unsigned flags)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_bpf, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, BPF_MAP_CREATE, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, action),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {sizeof(filter) / sizeof(filter[0]), filter};
+
+	return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
+}
+
+static int refuse_maps(void)
+{
+	return filter_maps(SECCOMP_RET_ERRNO | EPERM, 0);
+}
+
+/* A kernel before 5.11 that lets a user lock 64 KiB: larger maps fail with EPERM. */
+static int refuse_large_maps(void)
+{
+	int listener = filter_maps(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+	pid_t parent = getpid(), pid = listener < 0 ? -1 : fork();
+
+	if (pid)
+		return pid < 0 ? -1 : 0;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (getppid() == parent) {
+		struct seccomp_notif asked = {0};
+		struct seccomp_notif_resp answer = {0};
+		uint32_t attr[3] = {0}; /* type, bytes of a key, bytes of a value */
+		struct iovec to = {attr, sizeof(attr)}, from = {NULL, sizeof(attr)};
+
+		if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked))
+			break;
+		from.iov_base = (void *)asked.data.args[1]; /* NOLINT(performance-no-int-to-ptr) */
+		answer.id = asked.id;
+		if (process_vm_readv((pid_t)asked.pid, &to, 1, &from, 1, 0) != sizeof(attr) || attr[2] > 64 << 10)
+			answer.error = -EPERM;
+		else
+			answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+		ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+	}
+	_exit(0);
 }
 
 static int enter_user_namespace(void)
@@ -195,6 +254,25 @@ static void test_seccomp(void **state)
 	(void)state;
 	probe_behind(&findings, filter_bpf);
 	assert_says(&findings, "seccomp");
+}
+
+/* No map at all is no matter of its size. */
+static void test_maps_refused(void **state)
+{
+	struct findings findings;
+
+	(void)state;
+	probe_behind(&findings, refuse_maps);
+	assert_says(&findings, "a seccomp filter (of a container?) refuses creating a BPF map");
+}
+
+static void test_memlock(void **state)
+{
+	struct findings findings;
+
+	(void)state;
+	probe_behind_any(&findings, refuse_large_maps);
+	assert_says(&findings, "raise the locked-memory limit (ulimit -l unlimited)");
 }
 
 static void test_user_namespace(void **state)
@@ -368,6 +446,8 @@ int main(void)
 		cmocka_unit_test(test_memlock_changes_nothing),
 		cmocka_unit_test(test_without_btf),
 		cmocka_unit_test(test_seccomp),
+		cmocka_unit_test(test_maps_refused),
+		cmocka_unit_test(test_memlock),
 		cmocka_unit_test(test_user_namespace),
 		cmocka_unit_test(test_pid_namespace),
 		cmocka_unit_test(test_no_advice_at_the_top),
