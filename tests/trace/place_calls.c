@@ -409,7 +409,7 @@ static void do_huge_stacks(void)
 
 	for (long i = 0; i < n; i++) {
 		char *place = map(NULL, 8 * MIB, PROT_NONE, ANON);
-		char *aligned = (char *)(((uintptr_t)place + 2 * MIB - 1) & ~(2 * MIB - 1));
+		char *aligned = place + (-(uintptr_t)place & (2 * MIB - 1));
 		char *stack = map(aligned + MIB, 5 * MIB, RW, ANON | MAP_STACK | MAP_FIXED);
 
 		advise(stack, 5 * MIB, MADV_HUGEPAGE);

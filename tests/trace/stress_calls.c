@@ -153,7 +153,7 @@ static void call_endlessly(pthread_t *ender, long wait_us)
 static void end_in_calls(long n)
 {
 	pthread_t ender;
-	int status;
+	int status = 0;
 
 	mark(1);
 	for (long i = 0; i < n; i++) {
