@@ -162,6 +162,18 @@ int BPF_PROG(at_exec_btf, struct task_struct *task, int old_tid)
 	return life_exec(task, old_tid);
 }
 
+SEC("?tp_btf/task_rename")
+int BPF_PROG(at_rename_btf, struct task_struct *task, const char *comm)
+{
+	return open_rename(task, comm);
+}
+
+SEC("?tp_btf/cgroup_attach_task")
+int BPF_PROG(at_move_btf, struct cgroup *group, const char *path, struct task_struct *task, bool is_whole)
+{
+	return open_move(task, is_whole);
+}
+
 SEC("?tp_btf/contention_begin")
 int BPF_PROG(at_wait_btf, void *lock, unsigned int flags)
 {

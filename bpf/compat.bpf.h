@@ -12,7 +12,14 @@
 #define ALLOCTRACE_BPF_COMPAT_BPF_H
 
 /* Of the calls that end an address space. */
-enum { NR_EXECVE = 59, NR_EXIT_GROUP = 231, NR_EXECVEAT = 322, NR_IA32_EXIT_GROUP = 252 };
+enum {
+	NR_EXECVE = 59,
+	NR_EXIT_GROUP = 231,
+	NR_EXECVEAT = 322,
+	NR_IA32_EXECVE = 11,
+	NR_IA32_EXIT_GROUP = 252,
+	NR_IA32_EXECVEAT = 358
+};
 
 /* Both ABIs' numbers of memory syscalls are below: seven words of 64. */
 enum { NR_WORD_CNT = 7 };

@@ -381,7 +381,7 @@ struct at_row {
 	__u32 tgid, tid;             /* as the kernel numbers them, */
 	__u32 shown_tgid, shown_tid; /* and as the user's pid namespace does; 0 = not visible there */
 	__u32 exec_cnt;              /* of the slot when the row began */
-	__u32 is_found;              /* its thread ran already, and was found by a pass */
+	__u32 is_found;              /* its thread ran already */
 	char comm[AT_COMM_BYTES];
 	struct at_row_class classes[AT_CLASS_CNT];
 	struct at_row_ledger ledger;

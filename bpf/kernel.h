@@ -202,7 +202,12 @@ struct pid {
 struct kernfs_node {
 	__u64 id;
 };
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
 struct cgroup {
+	struct cgroup_subsys_state self;
 	struct kernfs_node *kn;
 };
 struct css_set {

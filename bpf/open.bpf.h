@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * attach --name and --cgroup: processes that are not there yet. One is caught when
- * it executes a program of a wanted name, or does that or is forked in a wanted
- * control group. Those that change their name or are moved are found by passes.
+ * it executes a program of a wanted name or takes that name, or executes or is forked in a wanted
+ * control group, or is moved into it.
  */
 #ifndef ALLOCTRACE_BPF_OPEN_BPF_H
 #define ALLOCTRACE_BPF_OPEN_BPF_H
@@ -55,6 +55,35 @@ static __always_inline bool open_claim(struct task_struct *task, __u8 *target)
 	return true;
 }
 
+static __always_inline bool is_below(const struct cgroup *group)
+{
+	for (int level = 0; level < OPEN_LEVEL_MAX && group; level++) {
+		const struct cgroup_subsys_state *parent = group->self.parent;
+
+		if (is_open_cgroup(group->kn->id))
+			return true;
+		group = parent ? parent->cgroup : NULL;
+	}
+	return false;
+}
+
+/* A process that ran already becomes a target. Its other threads become known by the next pass, or their next call. */
+static __always_inline void open_find(struct task_struct *leader, __u8 *target)
+{
+	struct at_slot *slot = slot_of(leader, leader->pid, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!slot) {
+		loss_count(AT_LOSS_SLOT_FULL);
+		return;
+	}
+	if (!row_find(slot, leader, AT_SCOPE_PROCESS))
+		return;
+	phases_seen[AT_PHASE_STARTUP] = 1;
+	*target = AT_PHASE_STARTUP + 1;
+	if (cfg_has_callchains)
+		callchain_exec(leader);
+}
+
 /* Where the process could be caught; NULL: it is a target, or nobody is to be. */
 static __always_inline __u8 *open_target(const struct task_struct *task)
 {
@@ -85,6 +114,32 @@ static __always_inline bool open_exec(struct task_struct *task)
 	if (!target || !(is_open_name(task) || is_current_below()))
 		return false;
 	return open_claim(task, target);
+}
+
+/* The name of a process is that of its first thread. exec comes here too, before the new program is there. */
+static __always_inline int open_rename(struct task_struct *task, const char *comm)
+{
+	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	__u8 *target = task->pid == task->tgid ? open_target(task) : NULL;
+	unsigned long call = regs->orig_ax;
+	char name[AT_COMM_BYTES] = {};
+
+	if (!target || call == NR_EXECVE || call == NR_EXECVEAT || call == NR_IA32_EXECVE || call == NR_IA32_EXECVEAT)
+		return 0;
+	bpf_probe_read_kernel_str(name, sizeof(name), comm);
+	if (bpf_map_lookup_elem(&open_names, name))
+		open_find(task, target);
+	return 0;
+}
+
+/* is_whole: all of its threads are moved. */
+static __always_inline int open_move(struct task_struct *task, bool is_whole)
+{
+	__u8 *target = is_whole || task->pid == task->tgid ? open_target(task) : NULL;
+
+	if (target && is_below(task->cgroups->dfl_cgrp))
+		open_find(task->group_leader, target);
+	return 0;
 }
 
 #endif

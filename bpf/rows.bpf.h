@@ -129,6 +129,21 @@ static __always_inline bool slot_claim(struct at_slot *slot, __u32 scope)
 	return !slot->scope && __sync_val_compare_and_swap(&slot->scope, AT_SCOPE_NONE, scope) == AT_SCOPE_NONE;
 }
 
+/* Makes a thread known that ran already. True for the one who did. */
+static __always_inline bool row_find(struct at_slot *slot, const struct task_struct *task, __u32 scope)
+{
+	struct at_row *row;
+
+	if (!slot_claim(slot, scope))
+		return false;
+	slot->is_fresh = 1;
+	row_begin(slot, task);
+	row = row_of(slot);
+	if (row)
+		row->is_found = 1;
+	return true;
+}
+
 /* A global function, see bpf/walk.bpf.h: of a thread that no pass has met. */
 __noinline int row_unknown(struct at_slot *slot)
 {

@@ -45,7 +45,6 @@ static __always_inline void task_mark(struct at_attach *attach, struct task_stru
 {
 	__u32 scope = task->exit_state ? AT_SCOPE_NONE : task_scope(task);
 	struct at_slot *slot;
-	struct at_row *row;
 
 	if (!scope)
 		return;
@@ -54,14 +53,8 @@ static __always_inline void task_mark(struct at_attach *attach, struct task_stru
 		loss_count(AT_LOSS_SLOT_FULL);
 		return;
 	}
-	if (!slot_claim(slot, scope))
-		return;
-	slot->is_fresh = 1;
-	row_begin(slot, task);
-	row = row_of(slot);
-	if (row)
-		row->is_found = 1;
-	attach->marked_cnt++;
+	if (row_find(slot, task, scope))
+		attach->marked_cnt++;
 }
 
 static __always_inline int tasks_step(struct bpf_iter__task *ctx)

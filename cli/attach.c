@@ -25,7 +25,7 @@ enum {
 	ROW_MIN = 4096, /* rows for those to come */
 	ROW_MAX = 1 << 16,
 	FAULT_THREAD_MAX = 512, /* above, the page fault events are those of all CPUs: three descriptors a thread */
-	TICK_MS = 50,           /* how often the end of targets is looked for, and those that were renamed or moved */
+	TICK_MS = 50,           /* how often the end of targets is looked for, and what no event has caught */
 	TIDY_MS = 1000,         /* how often rows of the dead are freed, and how long they are left */
 	SETTLE_MAX = 100,       /* passes until no new thread is found */
 };

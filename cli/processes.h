@@ -58,7 +58,7 @@ struct process_stat {
 	char allocator[128]; /* "" = not known */
 	bool is_ended;       /* all of its threads have */
 	bool has_leader;     /* comm is that of the process itself */
-	bool is_found;       /* it ran already when it was met by a pass */
+	bool is_found;       /* it ran already when it became a target */
 	uint64_t begin_ns;   /* monotonic clock */
 	struct at_cpu cpu;
 	struct usage classes[AT_CLASS_CNT]; /* of all threads, as the next */

@@ -64,6 +64,8 @@ static int tracer__choose_programs(struct tracer *tracer)
 	bpf_program__set_autoload(skel->progs.at_die_btf, true);
 	bpf_program__set_autoload(skel->progs.at_exec_btf,
 				  tracer->has_faults || tracer->opts.is_live || tracer->opts.ledgers & EXEC_LEDGERS);
+	bpf_program__set_autoload(skel->progs.at_rename_btf, tracer->opts.is_open);
+	bpf_program__set_autoload(skel->progs.at_move_btf, tracer->opts.is_open);
 	bpf_program__set_autoload(skel->progs.at_wait_btf, tracer->opts.ledgers & LEDGER_LOCKS);
 	bpf_program__set_autoload(skel->progs.at_got_btf, tracer->opts.ledgers & LEDGER_LOCKS);
 	bpf_program__set_autoload(skel->progs.at_fault_begin, tracer->has_fault_events);
@@ -405,6 +407,10 @@ static int tracer__attach(struct tracer *tracer)
 	if (!err)
 		err = attach(skel->progs.at_exec_btf, &skel->links.at_exec_btf);
 	if (!err)
+		err = attach(skel->progs.at_rename_btf, &skel->links.at_rename_btf);
+	if (!err)
+		err = attach(skel->progs.at_move_btf, &skel->links.at_move_btf);
+	if (!err)
 		err = attach(skel->progs.at_enter_btf, &skel->links.at_enter_btf);
 	if (!err && tracer->tier == 2)
 		err = tracer__attach_functions(tracer);
@@ -426,6 +432,8 @@ static void tracer__detach(struct tracer *tracer)
 	detach(&skel->links.at_exit_btf);
 	detach(&skel->links.at_fork_btf);
 	detach(&skel->links.at_exec_btf);
+	detach(&skel->links.at_rename_btf);
+	detach(&skel->links.at_move_btf);
 	detach(&skel->links.at_die_btf);
 }
 

@@ -18,6 +18,9 @@
  *   g N   a child does that, and stays
  *   v     a thread makes a child by vfork, which stays until it is killed
  *   s T   takes the name T
+ *   x N T N children, one after the other, each takes the name T, makes 3 calls and ends
+ *   y N D the same, each is moved into the control group of folder D by this process
+ *   z N D the same, each moves itself
  *   u     a thread begins a call that does not end
  *   r     and now it does
  *   q     the end
@@ -203,6 +206,46 @@ static void fork_one_that_stays(long n)
 	close(ready[1]);
 }
 
+static void move_to(const char *folder, pid_t pid)
+{
+	char path[512];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
+	file = fopen(path, "w");
+	if (!file || fprintf(file, "%d", (int)pid) < 1 || fclose(file))
+		fail(path);
+}
+
+static void fork_short(char how, long n, const char *text)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	for (long i = 0; i < n; i++) {
+		if (pipe2(ready, O_CLOEXEC))
+			fail("pipe");
+		pid = fork();
+		if (!pid) {
+			if (how == 'x')
+				prctl(PR_SET_NAME, text);
+			else if (how == 'z')
+				move_to(text, getpid());
+			else if (read(ready[0], &byte, 1) != 1)
+				fail("read");
+			call(3);
+			_exit(0);
+		}
+		if (how == 'y')
+			move_to(text, pid);
+		if (pid < 0 || write(ready[1], "r", 1) != 1 || waitpid(pid, NULL, 0) != pid)
+			fail("fork");
+		close(ready[0]);
+		close(ready[1]);
+	}
+}
+
 static void *vfork_one(void *arg)
 {
 	if (!vfork()) {
@@ -265,10 +308,14 @@ static int read_line(char *line, size_t bytes)
 
 static void *obey(void *arg)
 {
-	char line[64];
+	char line[512];
 
 	while (read_line(line, sizeof(line))) {
-		long n = atol(line + 1);
+		char *text = line + 1;
+		long n = strtol(text, &text, 10);
+
+		line[strcspn(line, "\n")] = 0;
+		text += *text == ' ';
 
 		switch (line[0]) {
 		case 'c':
@@ -290,10 +337,10 @@ static void *obey(void *arg)
 		case 'a': allocate(n); break;
 		case 'g': fork_one_that_stays(n); break;
 		case 'v': start(vfork_one, NULL); break;
-		case 's':
-			line[strcspn(line, "\n")] = 0;
-			prctl(PR_SET_NAME, line + 2);
-			break;
+		case 's': prctl(PR_SET_NAME, text); break;
+		case 'x':
+		case 'y':
+		case 'z': fork_short(line[0], n, text); break;
 		case 'u': get_stuck(); break;
 		case 'r': get_loose(); break;
 		case 'q': _exit(0);

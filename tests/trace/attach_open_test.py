@@ -77,6 +77,31 @@ def in_cgroup(*words):
     expect_total(report, EACH * PROCESSES)
 
 
+def renamed(*words):
+    """A name that a process gives itself counts from then on, however short it lives."""
+    own = f"at{os.getpid()}r"
+    with Target(1, own) as one, Target() as mother, Attach("--name", own, *words) as attach:
+        mother.tell(f"x {PROCESSES} {own}")
+        one.tell("c 7")
+        report = attach.report()
+    expect_total(report, EACH * PROCESSES + 7)
+    of_name = [counted(process) for process in report["processes"] if process["name"] == own]
+    expect(sorted(of_name) == [EACH] * PROCESSES + [7], f"{collections.Counter(of_name)}")
+
+
+def moved(command, *words):
+    """Into the control group and one below it, by another process or by itself."""
+    with cgroup() as place:
+        os.mkdir(f"{place}/below")
+        with Target() as mother, Attach("--cgroup", place, *words) as attach:
+            mother.tell(f"{command} {PROCESSES} {place}")
+            mother.tell(f"{command} 11 {place}/below")
+            report = attach.report()
+    expect_total(report, EACH * (PROCESSES + 11))
+    of_process = collections.Counter(counted(process) for process in report["processes"])
+    expect(of_process == {EACH: PROCESSES + 11}, f"{of_process}")
+
+
 def forked_in_cgroup():
     """Children of a process that has just come into the group, and of one in a group that was made after it."""
     with cgroup() as place:
@@ -171,8 +196,12 @@ def main():
     results.case("by name", by_name)
     results.case("by name, task storage", by_name, "--slots", "storage", "--callchain")
     results.case("exec again", exec_again)
+    results.case("renamed", renamed)
+    results.case("renamed, task storage", renamed, "--slots", "storage", "--callchain")
     if cgroup_root():
         results.case("in a control group", in_cgroup)
+        results.case("moved by another", moved, "y")
+        results.case("moved by itself", moved, "z", "--callchain")
         results.case("forked in a control group", forked_in_cgroup)
         results.case("empty control group", empty_group)
     else:
