@@ -33,27 +33,7 @@ static uint32_t pages_of(size_t bytes)
 	return (uint32_t)((bytes + atm_page_bytes - 1) >> atm_page_shift);
 }
 
-/* A block of whole pages below LARGE_MIN_BYTES; see atm_run_alloc for dirty_bytes. */
-static void *alloc_pages(struct heap *heap, size_t bytes, size_t *dirty_bytes)
-{
-	uint32_t page_cnt = pages_of(bytes);
-	struct page_run *run;
-
-	atm_heap_collect(heap);
-	atm_check_sometimes(heap);
-	if (UNLIKELY(heap->tail_cnt) && page_cnt <= PAGE_CACHE_PAGES) {
-		struct large *tail = atm_realloc_take_tail(heap, page_cnt);
-
-		if (tail) {
-			ATM_DECIDED(heap, CACHE_HIT, cache__hit, tail->addr, bytes);
-			*dirty_bytes = tail->map_bytes;
-			return tail->addr;
-		}
-	}
-	run = atm_run_alloc(heap, page_cnt, RUN_USED, dirty_bytes);
-	return run ? atm_run_addr(run) : NULL;
-}
-
+/* A block that is a mapping of its own: where a heap cannot grow, also one below LARGE_MIN_BYTES. */
 static void *alloc_large(struct heap *heap, size_t bytes, size_t align, size_t *dirty_bytes)
 {
 	struct large *large;
@@ -77,17 +57,40 @@ static void *alloc_large(struct heap *heap, size_t bytes, size_t align, size_t *
 	return large->addr;
 }
 
+/* A block of whole pages below LARGE_MIN_BYTES; see atm_run_alloc for dirty_bytes. */
+static void *alloc_pages(struct heap *heap, size_t bytes, size_t *dirty_bytes)
+{
+	uint32_t page_cnt = pages_of(bytes);
+	struct page_run *run;
+
+	atm_heap_collect(heap);
+	atm_check_sometimes(heap);
+	if (UNLIKELY(heap->tail_cnt) && page_cnt <= PAGE_CACHE_PAGES) {
+		struct large *tail = atm_realloc_take_tail(heap, page_cnt);
+
+		if (tail) {
+			ATM_DECIDED(heap, CACHE_HIT, cache__hit, tail->addr, bytes);
+			*dirty_bytes = tail->map_bytes;
+			return tail->addr;
+		}
+	}
+	run = atm_run_alloc(heap, page_cnt, RUN_USED, dirty_bytes);
+	return LIKELY(run) ? atm_run_addr(run) : alloc_large(heap, bytes, atm_page_bytes, dirty_bytes);
+}
+
 /* Everything that no slab has a block ready for. */
 static __attribute__((noinline)) void *alloc_slow(struct heap *heap, size_t bytes, size_t *dirty_bytes)
 {
 	if (bytes <= SMALL_MAX_BYTES) {
 		unsigned class = atm_class_of(bytes);
 		size_t class_bytes = atm_class_bytes(class);
+		void *block;
 
 		*dirty_bytes = class_bytes;
 		if (is_whole_pages(class_bytes))
 			return alloc_pages(heap, class_bytes, dirty_bytes);
-		return atm_small_alloc_slow(heap, class);
+		block = atm_small_alloc_slow(heap, class);
+		return LIKELY(block) ? block : alloc_large(heap, class_bytes, atm_page_bytes, dirty_bytes);
 	}
 	if (bytes < LARGE_MIN_BYTES)
 		return alloc_pages(heap, bytes, dirty_bytes);
@@ -130,7 +133,7 @@ static void *alloc_aligned(struct heap *heap, size_t bytes, size_t align, size_t
 		return alloc_pages(heap, bytes ? bytes : 1, dirty_bytes);
 	atm_heap_collect(heap);
 	run = atm_run_alloc_aligned(heap, pages_of(bytes ? bytes : 1), align);
-	return run ? atm_run_addr(run) : NULL;
+	return LIKELY(run) ? atm_run_addr(run) : alloc_large(heap, bytes ? bytes : 1, align, dirty_bytes);
 }
 
 /* ---- from an address to what it is ---- */
@@ -391,13 +394,16 @@ EXPORT void free(void *p)
 	struct segment *segment = atm_segment_of(p);
 	struct heap *heap = atm_heap;
 
-	if (LIKELY(heap && atm_is_in_segment(p))) {
+	if (LIKELY(heap && atm_is_in_slot(p))) {
 		uint32_t offset = (uint32_t)((uintptr_t)p & (SEGMENT_BYTES - 1)), start;
 		struct page_run *run;
 
 		start = segment->head[offset >> atm_page_shift];
 		run = &segment->runs[start];
-		/* Pages that no slab lies in lead to a record of another kind, or to none: those have no owner. */
+		/*
+		 * Pages that no slab lies in lead to a record of another kind, or to none: those have no owner.
+		 * So do addresses behind a short segment, where a mapping may lie.
+		 */
 		if (LIKELY(run->owner == heap)) {
 			unsigned class = run->class;
 

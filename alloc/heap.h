@@ -179,7 +179,8 @@ extern uint64_t atm_segment_map[(1ull << (ADDRESS_BITS - SEGMENT_SHIFT)) / 64];
 extern const uint8_t atm_small_class[65]; /* (size + 15) / 16, to 1024 bytes */
 extern uintptr_t atm_free_key;            /* random; see atm_mark */
 
-static inline bool atm_is_in_segment(const void *p)
+/* Whether a segment begins at the multiple of SEGMENT_BYTES below p. A short one ends before the next. */
+static inline bool atm_is_in_slot(const void *p)
 {
 	uintptr_t index = (uintptr_t)p >> SEGMENT_SHIFT;
 
@@ -195,6 +196,13 @@ static inline struct segment *atm_segment_of(const void *p)
 static inline uint32_t atm_page_of(const struct segment *segment, const void *p)
 {
 	return (uint32_t)(((uintptr_t)p - (uintptr_t)segment) >> atm_page_shift);
+}
+
+static inline bool atm_is_in_segment(const void *p)
+{
+	const struct segment *segment = atm_segment_of(p);
+
+	return atm_is_in_slot(p) && LIKELY(atm_page_of(segment, p) < segment->page_cnt);
 }
 
 static inline void *atm_page_addr(const struct segment *segment, uint32_t page)

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static const size_t sizes[] = {0,      1,      15,     16,      17,      100,     1000,    1025,
@@ -437,34 +438,66 @@ static void little_address_space(void **state)
 }
 
 /*
- * Fills what RLIMIT_AS allows with equal blocks; once a slab's block is refused, there must be no pages left either,
- * nor memory that policy commit holds.
+ * Fills what RLIMIT_AS allows with equal blocks, and gives a piece of address space back. Once a slab's block or a
+ * longer one is refused, there must be no pages left for one that is longer still, nor memory that policy commit holds.
  */
+struct filling {
+	size_t bytes;
+	rlim_t limit;
+	size_t left_bytes;
+};
+
 static void fill_address_space(void *arg)
 {
-	static const size_t small[] = {16, 80, 640, 1000, 2500, 5000}, longer[] = {20000, 40000, 262144};
-	struct rlimit limit = {192 << 20, 192 << 20};
+	static const size_t small[] = {16, 80, 640, 1000, 2500, 5000},
+			    longer[] = {16384, 20000, 40000, 262144, 600000, 900000, 1 << 20, 3 << 20};
+	const struct filling *filling = arg;
+	struct rlimit limit = {filling->limit, filling->limit};
+	void *left = mmap(NULL, filling->left_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	bool has_failed = false;
 
-	if (setrlimit(RLIMIT_AS, &limit))
+	if (setrlimit(RLIMIT_AS, &limit) || left == MAP_FAILED)
 		_exit(10);
 	free(malloc(16 << 20));
-	while (malloc(*(const size_t *)arg))
+	while (malloc(filling->bytes))
 		;
-	for (size_t i = 0; i < sizeof(small) / sizeof(*small); i++)
-		has_failed |= !malloc(small[i]);
-	for (size_t i = 0; i < sizeof(longer) / sizeof(*longer); i++)
-		if (malloc(longer[i]) && has_failed)
+	munmap(left, filling->left_bytes);
+	for (size_t i = 0; i < sizeof(small) / sizeof(*small); i++) {
+		unsigned char *p = malloc(small[i]);
+
+		if (p)
+			memset(p, 1, malloc_usable_size(p));
+		p = p ? realloc(p, 2 * small[i]) : NULL;
+		has_failed |= !p;
+		free(p);
+	}
+	for (size_t i = 0; i < sizeof(longer) / sizeof(*longer); i++) {
+		void *p = malloc(longer[i]);
+
+		if (p && has_failed)
 			_exit(20 + (int)i);
+		has_failed |= !p;
+		free(p);
+	}
 }
 
 static void no_request_fails_before_a_longer_one(void **state)
 {
-	static const size_t fills[] = {1000, 4104, 12000, 100000, 1 << 20};
+	static const size_t fills[] = {1000, 4104, 12000, 100000, 1 << 20},
+			    left[] = {4096, 65536, 600000, 1200000, 2500000};
+	int failed_cnt = 0;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(fills) / sizeof(*fills); i++)
-		assert_int_equal(child__run(fill_address_space, (void *)&fills[i]), 0);
+		for (size_t j = 0; j < sizeof(left) / sizeof(*left); j++) {
+			struct filling filling = {fills[i], (192 << 20) + j * 700000, left[j]};
+			int status = child__run(fill_address_space, &filling);
+
+			if (status)
+				print_message("filled by %zu, %zu left: status %#x\n", fills[i], left[j], status);
+			failed_cnt += status != 0;
+		}
+	assert_int_equal(failed_cnt, 0);
 }
 
 /* Not a cancellation point, as glibc's: the line comes whole. */
