@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 static const size_t sizes[] = {24, 1000, 4096, 5000, 20000, 100000, 600000, 1 << 20, 2 << 20, 8 << 20, (12 << 20) + 1};
@@ -121,6 +122,16 @@ static void every_call_may_be_refused(void **state)
 		}
 }
 
+static size_t mapped_bytes(void)
+{
+	FILE *statm = fopen("/proc/self/statm", "re");
+	size_t page_cnt = 0;
+
+	CHILD_CHECK(statm && fscanf(statm, "%zu", &page_cnt) == 1);
+	fclose(statm);
+	return page_cnt * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static size_t inaccessible_bytes(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -136,15 +147,21 @@ static size_t inaccessible_bytes(void)
 	return sum;
 }
 
-/* A29: what is reserved and cannot be committed stays reserved, and nothing was mapped over it. */
+/*
+ * A29: what is reserved and cannot be committed stays reserved, and nothing was mapped over it. Blocks are mappings of
+ * their own then, as far as the limit of address space allows.
+ */
 static void exhaust_committed(void *arg)
 {
 	static void *blocks[100000];
 	uint64_t over_cnt = preload__calls(ATM_KIND_MMAP_FIXED);
 	size_t cnt = 0, before_bytes;
+	struct rlimit limit;
 
 	(void)arg;
 	free(malloc(1));
+	limit.rlim_cur = limit.rlim_max = mapped_bytes() + (8 << 20);
+	CHILD_CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
 	before_bytes = inaccessible_bytes();
 	CHILD_CHECK(before_bytes > 1 << 20);
 	refuse(SYS_mprotect);

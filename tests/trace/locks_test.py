@@ -8,7 +8,7 @@ import re
 import subprocess
 import tempfile
 
-from measure import ALLOCTRACE, OUT, Results, expect, run, value
+from measure import ALLOCTRACE, OUT, Results, Sysctl, expect, run, value
 
 CALLS = f"{OUT}/tests/trace/place_calls"
 
@@ -88,23 +88,6 @@ def cold():
     expect(value(done.stdout, "major_faults") == 17, done.stdout)
     expect(phase["faults"]["major"] == 17 and phase["classes"]["fault.major"]["calls"] == 17, f"{phase['faults']}")
     expect(phase["classes"]["fault.major"]["kernel_ns"] > 0, "no time")
-
-
-class Sysctl:
-    """A kernel setting for a while; put back whatever happens."""
-
-    def __init__(self, name, text):
-        self.path, self.text = f"/proc/sys/vm/{name}", text
-
-    def __enter__(self):
-        with open(self.path, encoding="ascii") as file:
-            self.old = file.read()
-        with open(self.path, "w", encoding="ascii") as file:
-            file.write(self.text)
-
-    def __exit__(self, *_):
-        with open(self.path, "w", encoding="ascii") as file:
-            file.write(self.old)
 
 
 def hugetlb():

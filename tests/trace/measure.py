@@ -71,6 +71,23 @@ def figure(phase, key, *classes):
                if any(name == wanted or wanted.endswith(".") and name.startswith(wanted) for wanted in classes))
 
 
+class Sysctl:
+    """A kernel setting for a while; put back whatever happens."""
+
+    def __init__(self, name, text):
+        self.path, self.text = f"/proc/sys/vm/{name}", text
+
+    def __enter__(self):
+        with open(self.path, encoding="ascii") as file:
+            self.old = file.read()
+        with open(self.path, "w", encoding="ascii") as file:
+            file.write(self.text)
+
+    def __exit__(self, *_):
+        with open(self.path, "w", encoding="ascii") as file:
+            file.write(self.old)
+
+
 class Results:
     """Runs cases and prints a line for each; `exit` ends the test."""
 
