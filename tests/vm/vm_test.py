@@ -12,6 +12,7 @@ AT_VM_ARGS adds boot parameters; with preempt=full there is no tier 2. AT_VM_JOB
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -37,7 +38,7 @@ TESTS = {
 }
 FILES = ("alloctrace", "libatmalloc.so", "scenarios/scenarios.tsv", "tests/trace/tracer_test",
          "tests/trace/known_calls", "tests/trace/static_once", "tests/trace/m32_calls", "tests/trace/commit_test",
-         "tests/trace/commit_calls", "tests/trace/place_calls", "tests/trace/chain_calls")
+         "tests/trace/attach_calls", "tests/trace/commit_calls", "tests/trace/place_calls", "tests/trace/chain_calls")
 
 # Those on the tracepoints of all syscalls.
 SYSCALL_PROGRAMS = {"at_enter_btf", "at_exit_btf"}
@@ -69,6 +70,7 @@ KNOWN = {
     "huge-stacks": {"stacks.calls": 3 * 5, "stacks.charged_pages": 1280 * 5, "stacks.huge_pages": 2 * 512 * 5,
                     "stacks.touched_pages": (2 * 512 + 3) * 5},
     "attach": {"commit.peak_is_above_start": True},
+    "renamed": {"madvise.other.calls": 3 * 31, "processes": 31},
     "wait": {"locks.mmap_write": True, "mprotect.other.lock_waits": True},
     "callchain": {" > ".join(CHAIN[1]): 13},
 }
@@ -113,6 +115,17 @@ kill -TERM $a; wait $a; status=$?; kill $p; cat $t/errors >&2
 echo "$pages pages at the start, $(grep commit_start_pages {report})" >&2
 [ $status = 143 ] && grep -q "commit_start_pages.: $pages,*$" {report}"""
 
+# Attaches by a name that short processes give themselves.
+RENAMED = """t=$(mktemp -d); trap 'rm -rf $t' EXIT; mkfifo $t/one $t/two
+{at}/tests/trace/attach_calls 1 wanted <$t/one >$t/said & p=$!; exec 3>$t/one
+{at}/tests/trace/attach_calls 1 other <$t/two >$t/told & q=$!; exec 4>$t/two
+for i in $(seq 300); do [ -s $t/said ] && [ -s $t/told ] && break; sleep 0.1; done
+{at}/alloctrace attach -v --json --output {report} --slots={slots} --name wanted 2>$t/errors & a=$!
+for i in $(seq 900); do grep -q attached $t/errors && break; sleep 0.1; done
+echo 'x 31 wanted' >&4
+for i in $(seq 300); do [ $(wc -l <$t/told) = 2 ] && break; sleep 0.1; done
+kill -TERM $a; wait $a; status=$?; kill $p $q; cat $t/errors >&2; [ $status = 143 ]"""
+
 
 def commands(at, report, tier, slots="auto"):
     """Command lines that trace the programs, by name."""
@@ -124,6 +137,7 @@ def commands(at, report, tier, slots="auto"):
                      f"--slots={slots}", *words]
     if tier == 1:  # the one that attach uses
         yield "attach", ["sh", "-c", ATTACH.format(at=at, report=report, slots=slots)]
+        yield "renamed", ["sh", "-c", RENAMED.format(at=at, report=report, slots=slots)]
 
 
 def ledger_figures(phase):
@@ -161,6 +175,9 @@ def figures(report, program):
     found = {"lost": sum(cnt for reason, cnt in report["tool"]["lost"].items() if reason != "class_assumed")}
     if program == "callchain":  # its only phase has the loader in it
         return found | chain_figures(report)
+    if program == "renamed":
+        calls = [process["classes"].get("madvise.other", {}).get("calls") for process in report["processes"]]
+        return found | {"madvise.other.calls": sum(filter(None, calls)), "processes": calls.count(3)}
     phase = report["phases"]["measured"]
     if program == "wait":  # how often depends on who runs when
         return found | {"locks.mmap_write": phase["locks"]["mmap_write"]["waits"] > 0,
@@ -246,7 +263,7 @@ def jobs_of():
     for tier in TIERS:
         for slots in ("array", "storage"):
             for name, words in commands("/at", "/tmp/report", tier, slots):
-                command = " ".join(f"'{word}'" for word in words)
+                command = shlex.join(words)
                 jobs.append(vm.Job(f"{name}, tier {tier}, {slots}", f"{command} >/dev/null && cat /tmp/report"))
         jobs.append(vm.Job(f"programs, tier {tier}",
                            f"/at/alloctrace run --tier={tier} --allocator=system -o /dev/null -- bpftool -j prog"))
@@ -255,7 +272,7 @@ def jobs_of():
     # Last: numbers of processes beyond what an array can be for.
     for name, words in commands("/at", "/tmp/report", 1):
         if name == "classes":
-            command = " ".join(f"'{word}'" for word in words)
+            command = shlex.join(words)
             jobs.append(vm.Job(f"{name}, tier 1, pid_max {PID_MAX}",
                                f"echo {PID_MAX} >/proc/sys/kernel/pid_max && echo {PID_MAX - 9999} "
                                f">/proc/sys/kernel/ns_last_pid && {command} >/dev/null && cat /tmp/report"))
