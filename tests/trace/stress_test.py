@@ -127,6 +127,10 @@ def short_processes():
     got = phase["classes"]["munmap"]
     expect((got["calls"], got["errors"]) == (PROCESSES * CALLS_EACH,) * 2, f"munmap: {got}")
     expect(got["bytes"] == 0, f"failing calls have bytes: {got}")
+    # Of a process that is none of the target's there would be more than that: whatever its program starts with.
+    others = {name: c["calls"] for name, c in phase["classes"].items()
+              if c["calls"] and name != "munmap" and not name.startswith(("fault.", "madvise.phase"))}
+    expect(not others, f"calls that the target does not make: {others}; all classes: {phase['classes']}")
 
 
 def failing_and_good():
