@@ -409,14 +409,14 @@ static void do_huge_stacks(void)
 
 	for (long i = 0; i < n; i++) {
 		char *place = map(NULL, 8 * MIB, PROT_NONE, ANON);
-		char *aligned = place + (-(uintptr_t)place & (2 * MIB - 1));
-		char *stack = map(aligned + MIB, 5 * MIB, RW, ANON | MAP_STACK | MAP_FIXED);
+		size_t before = (-(uintptr_t)place & (2 * MIB - 1)) + MIB; /* half of a huge page */
+		char *stack = map(place + before, 5 * MIB, RW, ANON | MAP_STACK | MAP_FIXED);
 
 		advise(stack, 5 * MIB, MADV_HUGEPAGE);
 		for (long j = 0; j < HUGE_TOUCH_CNT; j++) {
 			((volatile char *)stack)[j * 7 * PAGE] = 1;
-			((volatile char *)aligned)[2 * MIB + j * 7 * PAGE] = 1;
-			((volatile char *)aligned)[4 * MIB + j * 7 * PAGE] = 1;
+			((volatile char *)stack)[MIB + j * 7 * PAGE] = 1;
+			((volatile char *)stack)[3 * MIB + j * 7 * PAGE] = 1;
 		}
 		huge_pages += huge_pages_at(stack);
 		unmap(stack, 5 * MIB);
