@@ -16,7 +16,7 @@ import time
 
 import programs
 import servers
-from attaching import Attach, counted, run_if_traced
+from attaching import Attach, counted, report_of, run_if_traced
 from measure import Results, expect, expect_exact
 
 MMAPS = 1009
@@ -36,9 +36,7 @@ def allocators(report):
 
 def python3():
     with programs.python() as program:
-        with Attach("-p", program.pid) as attach:
-            program.tell(str(MMAPS))
-            report = attach.report()
+        report = report_of(program, MMAPS)
         program.tell("1")
     expect_whole(report)
     total = report["total"]
@@ -49,9 +47,7 @@ def python3():
 
 def go():
     with programs.go() as program:
-        with Attach("-p", program.pid) as attach:
-            program.tell(str(MMAPS))
-            report = attach.report()
+        report = report_of(program, MMAPS)
         program.tell("1")
     expect_whole(report)
     expect(counted(report["total"], "madvise.other") == MMAPS, f"{counted(report['total'], 'madvise.other')}")
@@ -61,9 +57,7 @@ def go():
 
 def java():
     with programs.java() as program:
-        with Attach("-p", program.pid) as attach:
-            program.tell(str(MMAPS))
-            report = attach.report()
+        report = report_of(program, MMAPS)
         program.tell("1")
     expect_whole(report)
     got = counted(report["total"], "mmap.file")

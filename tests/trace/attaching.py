@@ -100,6 +100,13 @@ class Attach:
         return json.loads(self.text_now() if is_ending else self.text())
 
 
+def report_of(program, cnt, *words):
+    """Of a program that makes so many calls while it is attached to, as it is told."""
+    with Attach("-p", program.pid, *words) as attach:
+        program.tell(str(cnt))
+        return attach.report()
+
+
 def counted(part, name=CLASS, key="calls"):
     """Of a process, a thread, or the total."""
     return part["classes"].get(name, {}).get(key, 0)

@@ -18,7 +18,7 @@ import subprocess
 
 import programs
 import servers
-from attaching import Attach, Target, counted, expect_total, run_if_traced
+from attaching import Attach, Target, counted, expect_total, report_of, run_if_traced
 from measure import Results, expect, expect_exact
 
 CALLS = 1009
@@ -164,9 +164,7 @@ def nginx():
 def python3():
     """The program's own mappings: through the interpreter, and not the allocator's."""
     with programs.python() as program:
-        with Attach("-p", program.pid, "--callchain") as attach:
-            program.tell(str(CALLS))
-            report = attach.report()
+        report = report_of(program, CALLS, "--callchain")
     expect_good(report)
     own = [path for name, names, path in paths(report)
            if name == "mmap.anon" and path["bytes"] == path["calls"] << 22 and path["origin"] == "program" and
@@ -176,9 +174,7 @@ def python3():
 
 def go():
     with programs.go() as program:
-        with Attach("-p", program.pid, "--callchain") as attach:
-            program.tell(str(CALLS))
-            report = attach.report()
+        report = report_of(program, CALLS, "--callchain")
     expect_exact(report, has_racing_threads=True)
     expect_sums(report)
     wanted = ["main.main", "main.advise", "syscall.Syscall"]
@@ -191,9 +187,7 @@ def go():
 def java():
     """Native code has names; the caller in generated code is a guess and says so, and has no name."""
     with programs.java() as program:
-        with Attach("-p", program.pid, "--callchain") as attach:
-            program.tell(str(CALLS))
-            report = attach.report()
+        report = report_of(program, CALLS, "--callchain")
     expect_exact(report, has_racing_threads=True)
     expect_sums(report)
     frames = report["callchains"]["frames"]
