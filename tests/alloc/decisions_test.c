@@ -114,7 +114,8 @@ static void trim_what_comes_back_late(void)
 /* malloc_trim takes what lies below the last release as well: then nothing can be learnt from that. */
 static void trim_by_the_program(void)
 {
-	CHILD_CHECK(burst(3) == 1 && burst(3) == 0);
+	CHILD_CHECK(burst(3) == 1);
+	CHILD_CHECK(burst(3) == 0);
 	CHILD_CHECK(burst(11) == 1); /* 4 blocks are left free below */
 	CHILD_CHECK(malloc_trim(0) == 1);
 	CHILD_CHECK(preload.set_tune("check=full") == 0);
@@ -125,7 +126,8 @@ static void trim_by_the_program(void)
 
 static void trim_without_learning(void)
 {
-	CHILD_CHECK(burst(3) == 1 && burst(3) == 0);
+	CHILD_CHECK(burst(3) == 1);
+	CHILD_CHECK(burst(3) == 0);
 	CHILD_CHECK(preload.set_tune("trim_threshold=307200") == 0);
 	for (int i = 0; i < 5; i++)
 		CHILD_CHECK(burst(3) == 1);

@@ -182,12 +182,14 @@ static void *burst_and_ask_again(void *arg)
 static void stop_the_thread(void *arg)
 {
 	pthread_t owner, answerer;
-	uint64_t id;
+	uint64_t id = 0;
+	int tid;
 
 	(void)arg;
 	CHILD_CHECK(preload.set_tune("commit_hold=20,commit_reclaim=thread") == 0);
 	CHILD_CHECK(pthread_create(&owner, NULL, burst_and_ask_again, NULL) == 0);
-	CHILD_CHECK(wait_for_call(&id) != owner_tid);
+	tid = wait_for_call(&id);
+	CHILD_CHECK(tid && tid != owner_tid);
 	go = 1;
 	for (int ms = 0; !is_done && !is_in_futex(owner_tid) && ms < WAIT_MAX_MS; ms++)
 		sleep_ms(1);
