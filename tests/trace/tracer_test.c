@@ -451,7 +451,7 @@ static void test_pid_reuse(void **state)
 /* Copies a program into a set-user-ID one; false where that cannot work. */
 static bool make_setuid(const char *from, const char *to)
 {
-	char command[1200];
+	char command[3 * PATH_MAX];
 	struct statvfs fs;
 
 	snprintf(command, sizeof(command), "cp '%s' '%s' && chmod 4755 '%s'", from, to, to);
