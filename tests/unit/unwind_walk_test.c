@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "cli/unwind_walk.h"
+#include "tests/scratch.h"
 
 enum { CODE_BYTES = 4096, CODE_AT = 0x7000, STACK_AT = 0x10000, TGID = 77, OBJECT_PC0 = 0x400 };
 #define VM_START 0x7f0000000000ull
@@ -153,12 +154,12 @@ static void check_seen(struct setup *setup)
 static void test_file(void **state)
 {
 	struct setup *setup = new_setup();
-	char name[] = "/tmp/alloctrace-test-XXXXXX";
+	char path[PATH_MAX];
 
 	(void)state;
-	setup->object.fd = mkstemp(name);
+	setup->object.fd = scratch__file(path);
 	assert_true(setup->object.fd >= 0);
-	unlink(name);
+	unlink(path);
 	assert_int_equal(pwrite(setup->object.fd, setup->code, CODE_BYTES, CODE_AT), CODE_BYTES);
 	check_seen(setup);
 	/* A file that is shorter by now says nothing of its code. */
