@@ -48,14 +48,16 @@ def test_direct():
 
 
 def test_noise():
-    """Runs that differ only in what the machine does: every other one waits."""
+    """Runs that differ only in what the machine does: every other one waits, in the order of this seed three of six of each."""
     with tempfile.TemporaryDirectory(prefix="alloctrace-test-") as scratch:
         flag = os.path.join(scratch, "odd")
-        report, table = compare("--tier", "0", "--runs", "6", "--config", "a:", "--config", "b:", "--", "sh", "-c",
+        report, table = compare("--seed", "3", "--tier", "0", "--runs", "6", "--config", "a:", "--config", "b:", "--", "sh", "-c",
                                 f"if [ -e {flag} ]; then rm {flag}; sleep 0.2; else : >{flag}; fi")
     figures = report["programs"][0]["configurations"]["a"]["wall_ns"]
+    waited = sum(ns >= 200e6 for ns in figures["runs"])
+    result("noise: half of the runs waited", waited != 3 and figures)
     result("noise: said", not any("noisy: wall time spreads by up to" in text for text in report["warnings"]) and report["warnings"])
-    result("noise: spread given", figures["spread"] < 0.1 and figures)
+    result("noise: spread given", figures["spread"] < 0.5 and figures)
     result("noise: in the table", "noisy" not in table and table)
 
 
