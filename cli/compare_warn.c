@@ -12,6 +12,7 @@ enum {
 	SOME_BLOCKS = 10,   /* below it an interval is little more than the range */
 	NOISY_PERCENT = 10, /* relative spread */
 	BUSY_PERCENT = 20,  /* of one CPU, kept busy by others */
+	SHOWN_BYTES = 64,   /* of a program's name, with what shows that it was cut */
 };
 
 static void __attribute__((format(printf, 2, 3))) warn(struct compare_report *report, const char *fmt, ...)
@@ -26,6 +27,14 @@ static void __attribute__((format(printf, 2, 3))) warn(struct compare_report *re
 	va_end(args);
 	/* Names of programs may have anything in them, and may have been cut. */
 	format__escape(text, report->warnings[report->warning_cnt++], COMPARE_WARNING_BYTES);
+}
+
+/* A name that is a long command is cut, so that what is said of it is not. */
+static const char *shown(const struct compare_program *program, char buf[SHOWN_BYTES])
+{
+	if (snprintf(buf, SHOWN_BYTES, "%s", program->name) >= SHOWN_BYTES)
+		strcpy(buf + SHOWN_BYTES - sizeof("..."), "...");
+	return buf;
 }
 
 double render_compare__geometric(const struct compare_report *report, size_t config, enum compare_figure figure)
@@ -95,6 +104,7 @@ static void warn_first(struct compare_report *report, const struct compare_progr
 {
 	const struct comparison *comparison = program->comparison;
 	double later[1024], fence, median;
+	char name[SHOWN_BYTES];
 	size_t cnt = comparison->block_cnt - 1;
 
 	if (cnt < FEW_BLOCKS)
@@ -110,7 +120,7 @@ static void warn_first(struct compare_report *report, const struct compare_progr
 			return;
 		if (first > fence && first > 1.25 * median)
 			warn(report, "%s: the first run of %s was slow (%.0f %% longer than the others' median)",
-			     program->name, report->configs->all[config].name, 100 * (first / median - 1));
+			     shown(program, name), report->configs->all[config].name, 100 * (first / median - 1));
 	}
 }
 
@@ -146,7 +156,7 @@ static bool has_outlier(const struct compare_stat *stat)
 
 static void warn_counts(struct compare_report *report, const struct compare_program *program)
 {
-	char names[128], name[COMPARE_NAME_BYTES];
+	char names[128], figure_name[COMPARE_NAME_BYTES], name[SHOWN_BYTES];
 
 	for (int class = 1; class < AT_CLASS_CNT; class ++) {
 		int figure = COMPARE_CLASS_CALLS + class;
@@ -155,34 +165,38 @@ static void warn_counts(struct compare_report *report, const struct compare_prog
 			continue;
 		list(report, program->comparison, figure, is_varying, names, sizeof(names));
 		if (names[0])
-			warn(report, "%s: the count of %s is not the same in all runs (of %s)", program->name,
-			     compare__name(figure, name), names);
+			warn(report, "%s: the count of %s is not the same in all runs (of %s)", shown(program, name),
+			     compare__name(figure, figure_name), names);
 	}
 }
 
 static void warn_noise(struct compare_report *report, const struct compare_program *program)
 {
 	const struct comparison *comparison = program->comparison;
-	char names[128];
+	char names[128], name[SHOWN_BYTES];
 	double most = 0;
 
 	list(report, comparison, COMPARE_WALL, is_noisy, names, sizeof(names));
 	for (size_t config = 0; config < comparison->config_cnt; config++)
 		most = fmax(most, compare__stat(comparison, config, COMPARE_WALL)->spread);
 	if (names[0])
-		warn(report, "%s: noisy: wall time spreads by up to %.0f %% (%s)", program->name, 100 * most, names);
+		warn(report, "%s: noisy: wall time spreads by up to %.0f %% (%s)", shown(program, name), 100 * most,
+		     names);
 	list(report, comparison, COMPARE_WALL, has_outlier, names, sizeof(names));
 	if (names[0])
-		warn(report, "%s: outliers in wall time, kept (%s)", program->name, names);
+		warn(report, "%s: outliers in wall time, kept (%s)", shown(program, name), names);
 	if (!comparison->is_exact)
-		warn(report, "%s: not all counts are exact; 'alloctrace run' says what is missing", program->name);
+		warn(report, "%s: not all counts are exact; 'alloctrace run' says what is missing",
+		     shown(program, name));
 }
 
 static void warn_notes(struct compare_report *report, const struct compare_program *program)
 {
+	char name[SHOWN_BYTES];
+
 	for (size_t config = 0; config < report->configs->cnt; config++)
 		if (program->notes[config][0])
-			warn(report, "%s, %s: %s", program->name, report->configs->all[config].name,
+			warn(report, "%s, %s: %s", shown(program, name), report->configs->all[config].name,
 			     program->notes[config]);
 }
 

@@ -14,7 +14,7 @@
 #include "cli/output.h"
 #include "cli/profile.h"
 
-enum { COMPARE_WARNING_MAX = 64, COMPARE_WARNING_BYTES = 256 };
+enum { COMPARE_WARNING_MAX = 64, COMPARE_WARNING_BYTES = 1024 };
 
 /* One scenario, or the command. */
 struct compare_program {
