@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Callchains as JSON: frames once, paths by their numbers. docs/output.md has the keys. */
 #include "cli/callchain.h"
+#include "cli/json_part.h"
 #include "cli/json_text.h"
 #include "cli/render_callchain.h"
-
-static json_t *number(uint64_t value)
-{
-	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
-}
 
 static json_t *frame_object(const struct callchain_frame *frame)
 {
@@ -23,7 +19,7 @@ static json_t *frame_object(const struct callchain_frame *frame)
 		json_text__set(object, "file", frame->file);
 		json_object_set_new(object, "line", json_integer(frame->line));
 	}
-	json_object_set_new(object, "address", number(frame->address));
+	json_part__set_number(object, "address", frame->address);
 	return object;
 }
 
@@ -37,9 +33,9 @@ static json_t *path_object(const struct callchains *chains, const struct callcha
 	json_object_set_new(object, "pid", json_integer(path->tgid));
 	if (path->tid)
 		json_object_set_new(object, "tid", json_integer(path->tid));
-	json_object_set_new(object, "calls", number(path->call_cnt));
-	json_object_set_new(object, "kernel_ns", number(path->sum_ns));
-	json_object_set_new(object, "bytes", number(path->bytes));
+	json_part__set_number(object, "calls", path->call_cnt);
+	json_part__set_number(object, "kernel_ns", path->sum_ns);
+	json_part__set_number(object, "bytes", path->bytes);
 	json_object_set_new(object, "origin", json_string(callchain__origin_name(chain->origin)));
 	json_object_set_new(object, "end", json_string(callchain__end_name(chain->end)));
 	if (chain->guess_from < chain->cnt)
@@ -55,10 +51,10 @@ json_t *render_callchain__json(const struct profile *profile)
 	const struct callchains *chains = profile->callchains;
 	json_t *object = json_object(), *frames = json_array(), *paths = json_array(), *losses = json_object();
 
-	json_object_set_new(losses, "no_room", number(chains->lost_cnt));
-	json_object_set_new(losses, "cut", number(chains->cut_lost_cnt));
-	json_object_set_new(losses, "notes", number(chains->note_lost_cnt));
-	json_object_set_new(losses, "tables", number(chains->table_lost_cnt));
+	json_part__set_number(losses, "no_room", chains->lost_cnt);
+	json_part__set_number(losses, "cut", chains->cut_lost_cnt);
+	json_part__set_number(losses, "notes", chains->note_lost_cnt);
+	json_part__set_number(losses, "tables", chains->table_lost_cnt);
 	json_object_set_new(object, "losses", losses);
 	for (size_t i = 0; i < chains->frame_cnt; i++)
 		json_array_append_new(frames, frame_object(&chains->frames[i]));

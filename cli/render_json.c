@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "alloc/settings.h"
+#include "cli/json_part.h"
 #include "cli/json_text.h"
 #include "cli/render.h"
 #include "cli/render_callchain.h"
@@ -17,49 +18,30 @@
 #include "cli/render_processes.h"
 #include "cli/render_requests.h"
 
-static json_t *number(uint64_t value)
-{
-	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
-}
-
-static void set_number(json_t *object, const char *key, uint64_t value)
-{
-	json_object_set_new(object, key, number(value));
-}
-
-/* Adds object under key when it has something in it. */
-static void set_if_any(json_t *parent, const char *key, json_t *object)
-{
-	if (json_object_size(object))
-		json_object_set_new(parent, key, object);
-	else
-		json_decref(object);
-}
-
 static json_t *class_object(const struct class_stat *stat, enum at_class class)
 {
 	json_t *object = json_object();
 
-	set_number(object, "calls", stat->call_cnt);
-	set_number(object, "errors", stat->error_cnt);
+	json_part__set_number(object, "calls", stat->call_cnt);
+	json_part__set_number(object, "errors", stat->error_cnt);
 	if (stat->error_cnt && stat->last_errno) {
 		const char *name = strerrorname_np(stat->last_errno);
 
 		if (name)
 			json_object_set_new(object, "last_errno", json_string(name));
 		else
-			set_number(object, "last_errno", stat->last_errno);
+			json_part__set_number(object, "last_errno", stat->last_errno);
 	}
 	if (profile__class_syscall(class) != AT_SYS_INVALID)
-		set_number(object, "bytes", stat->bytes);
-	set_number(object, "kernel_ns", stat->sum_ns);
+		json_part__set_number(object, "bytes", stat->bytes);
+	json_part__set_number(object, "kernel_ns", stat->sum_ns);
 	if (!stat->call_cnt)
 		return object;
-	set_number(object, "mean_ns", profile__mean_ns(stat));
-	set_number(object, "p50_ns", profile__quantile_ns(stat, 0.50));
-	set_number(object, "p90_ns", profile__quantile_ns(stat, 0.90));
-	set_number(object, "p99_ns", profile__quantile_ns(stat, 0.99));
-	set_number(object, "max_ns", stat->max_ns);
+	json_part__set_number(object, "mean_ns", profile__mean_ns(stat));
+	json_part__set_number(object, "p50_ns", profile__quantile_ns(stat, 0.50));
+	json_part__set_number(object, "p90_ns", profile__quantile_ns(stat, 0.90));
+	json_part__set_number(object, "p99_ns", profile__quantile_ns(stat, 0.99));
+	json_part__set_number(object, "max_ns", stat->max_ns);
 	return object;
 }
 
@@ -69,9 +51,9 @@ static void set_faults(json_t *object, const struct phase_stat *phase)
 	const struct class_stat *minor = &phase->classes[AT_CLASS_FAULT_MINOR];
 	const struct class_stat *major = &phase->classes[AT_CLASS_FAULT_MAJOR];
 
-	set_number(faults, "minor", minor->call_cnt);
-	set_number(faults, "major", major->call_cnt);
-	set_number(faults, "kernel_ns", minor->sum_ns + major->sum_ns);
+	json_part__set_number(faults, "minor", minor->call_cnt);
+	json_part__set_number(faults, "major", major->call_cnt);
+	json_part__set_number(faults, "kernel_ns", minor->sum_ns + major->sum_ns);
 	json_object_set_new(object, "faults", faults);
 }
 
@@ -93,8 +75,8 @@ static void set_traced(json_t *object, const struct profile *profile, const stru
 				sum_ns += phase->classes[class].sum_ns;
 			}
 		json_object_set_new(syscalls, profile__syscall_name(syscall),
-				    json_pack("{s:o, s:o, s:o}", "calls", number(call_cnt), "errors", number(error_cnt),
-					      "kernel_ns", number(sum_ns)));
+				    json_pack("{s:o, s:o, s:o}", "calls", json_part__number(call_cnt), "errors",
+					      json_part__number(error_cnt), "kernel_ns", json_part__number(sum_ns)));
 	}
 	render_json__set_waits(classes, profile, phase);
 	json_object_set_new(object, "classes", classes);
@@ -119,27 +101,28 @@ static json_t *tool_object(const struct profile *profile)
 	json_t *tool = json_object(), *lost = json_object();
 
 	json_object_set_new(tool, "version", json_string(profile->version));
-	set_number(tool, "tier", profile->tier);
+	json_part__set_number(tool, "tier", profile->tier);
 	if (profile->has_self_counts)
-		set_number(tool, "self_count_processes", profile->self_process_cnt);
+		json_part__set_number(tool, "self_count_processes", profile->self_process_cnt);
 	if (!profile->has_trace) {
 		json_decref(lost);
 		return tool;
 	}
 	json_object_set_new(tool, "exact", json_boolean(profile__is_exact(profile)));
-#define X(id, key, text) set_number(lost, key, profile->loss_cnt[AT_LOSS_##id]);
+#define X(id, key, text) json_part__set_number(lost, key, profile->loss_cnt[AT_LOSS_##id]);
 	AT_LOSSES(X)
 #undef X
-	set_number(lost, "recursion_misses", profile->recursion_miss_cnt);
+	json_part__set_number(lost, "recursion_misses", profile->recursion_miss_cnt);
 	json_object_set_new(tool, "lost", lost);
 	if (profile->lock_miss_cnt)
-		set_number(tool, "lock_misses", profile->lock_miss_cnt);
+		json_part__set_number(tool, "lock_misses", profile->lock_miss_cnt);
 	if (profile->commit_start_pages)
-		set_number(tool, "commit_start_pages", profile->commit_start_pages);
+		json_part__set_number(tool, "commit_start_pages", profile->commit_start_pages);
 	if (profile->bpf_run_cnt)
 		json_object_set_new(tool, "self_cost",
-				    json_pack("{s:o, s:o, s:b}", "bpf_runs", number(profile->bpf_run_cnt), "bpf_ns",
-					      number(profile->bpf_ns), "measured", profile->is_bpf_measured));
+				    json_pack("{s:o, s:o, s:b}", "bpf_runs", json_part__number(profile->bpf_run_cnt),
+					      "bpf_ns", json_part__number(profile->bpf_ns), "measured",
+					      profile->is_bpf_measured));
 	return tool;
 }
 
@@ -148,13 +131,13 @@ json_t *render_json__host(const struct profile *profile)
 	json_t *host = json_object();
 
 	json_text__set(host, "kernel", profile->kernel);
-	set_number(host, "cpus", profile->cpu_cnt);
-	set_number(host, "page_bytes", profile->page_bytes);
-	set_number(host, "ram_pages", profile->ram_pages);
+	json_part__set_number(host, "cpus", profile->cpu_cnt);
+	json_part__set_number(host, "page_bytes", profile->page_bytes);
+	json_part__set_number(host, "ram_pages", profile->ram_pages);
 	if (profile->thp[0])
 		json_text__set(host, "thp", profile->thp);
 	if (profile->overcommit_memory >= 0)
-		set_number(host, "overcommit_memory", profile->overcommit_memory);
+		json_part__set_number(host, "overcommit_memory", profile->overcommit_memory);
 	return host;
 }
 
@@ -178,7 +161,7 @@ json_t *render_json__tune(const char *tune)
 		if (ATM_UNIT_##unit >= ATM_UNIT_GROW)                                                          \
 			json_object_set_new(object, #name, json_stringn(equals + 1, at + bytes - equals - 1)); \
 		else                                                                                           \
-			set_number(object, #name, values[ATM_TUNE_##id]);                                      \
+			json_part__set_number(object, #name, values[ATM_TUNE_##id]);                           \
 	}
 		ATM_TUNABLES(X)
 #undef X
@@ -243,16 +226,16 @@ static json_t *rusage_object(const struct profile *profile)
 {
 	json_t *rusage = json_object();
 
-	set_number(rusage, "wall_ns", profile->wall_ns);
-	set_number(rusage, "user_ns", profile->user_ns);
-	set_number(rusage, "sys_ns", profile->sys_ns);
+	json_part__set_number(rusage, "wall_ns", profile->wall_ns);
+	json_part__set_number(rusage, "user_ns", profile->user_ns);
+	json_part__set_number(rusage, "sys_ns", profile->sys_ns);
 	if (profile->processes)
 		return rusage;
-	set_number(rusage, "max_rss_bytes", profile->max_rss_bytes);
+	json_part__set_number(rusage, "max_rss_bytes", profile->max_rss_bytes);
 	if (profile->final_rss_bytes)
-		set_number(rusage, "final_rss_bytes", profile->final_rss_bytes);
-	set_number(rusage, "minor_faults", profile->minor_fault_cnt);
-	set_number(rusage, "major_faults", profile->major_fault_cnt);
+		json_part__set_number(rusage, "final_rss_bytes", profile->final_rss_bytes);
+	json_part__set_number(rusage, "minor_faults", profile->minor_fault_cnt);
+	json_part__set_number(rusage, "major_faults", profile->major_fault_cnt);
 	return rusage;
 }
 
@@ -263,7 +246,7 @@ static json_t *syscall_counts(const uint64_t cnt[AT_SYS_CNT])
 
 	for (int syscall = 1; syscall < AT_SYS_CNT; syscall++)
 		if (cnt[syscall])
-			set_number(object, profile__syscall_name(syscall), cnt[syscall]);
+			json_part__set_number(object, profile__syscall_name(syscall), cnt[syscall]);
 	return object;
 }
 
@@ -275,7 +258,7 @@ static json_t *advice_counts(const struct profile *profile)
 	for (int advice = 0; advice < AT_ADVICE_CNT; advice++)
 		if (profile->advice_cnt[advice]) {
 			snprintf(key, sizeof(key), "%d%s", advice, advice == AT_ADVICE_CNT - 1 ? "+" : "");
-			set_number(object, key, profile->advice_cnt[advice]);
+			json_part__set_number(object, key, profile->advice_cnt[advice]);
 		}
 	return object;
 }
@@ -309,10 +292,10 @@ json_t *render_json__document(const struct profile *profile)
 	json_object_set_new(document, "host", render_json__host(profile));
 	json_object_set_new(document, "target", target_object(profile));
 	json_object_set_new(document, "rusage", rusage_object(profile));
-	set_if_any(document, "compat", syscall_counts(profile->compat_cnt));
-	set_if_any(document, "in_flight_at_attach", syscall_counts(profile->early_flight_cnt));
-	set_if_any(document, "in_flight", syscall_counts(profile->in_flight_cnt));
-	set_if_any(document, "advices", advice_counts(profile));
+	json_part__set_if_any(document, "compat", syscall_counts(profile->compat_cnt));
+	json_part__set_if_any(document, "in_flight_at_attach", syscall_counts(profile->early_flight_cnt));
+	json_part__set_if_any(document, "in_flight", syscall_counts(profile->in_flight_cnt));
+	json_part__set_if_any(document, "advices", advice_counts(profile));
 	json_object_set_new(document, "phases", phases_object(profile, total));
 	json_object_set_new(document, "total", phase_object(profile, total));
 	if (profile->callchains)
@@ -348,8 +331,8 @@ int render__interval_json(FILE *out, const struct profile *part, uint64_t from_n
 	}
 	profile__total(part, total);
 	json_object_set_new(document, "schema", json_string("alloctrace.interval/1"));
-	set_number(document, "from_ns", from_ns);
-	set_number(document, "to_ns", to_ns);
+	json_part__set_number(document, "from_ns", from_ns);
+	json_part__set_number(document, "to_ns", to_ns);
 	json_object_set_new(document, "tool", tool_object(part));
 	json_object_set_new(document, "total", phase_object(part, total));
 	render_processes__json(document, part->processes, part->ledgers);

@@ -2,17 +2,8 @@
 /* The ledgers in the JSON report; their keys are in docs/output.md. */
 #include <jansson.h>
 
+#include "cli/json_part.h"
 #include "cli/render_json.h"
-
-static json_t *number(uint64_t value)
-{
-	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
-}
-
-static void set_number(json_t *object, const char *key, uint64_t value)
-{
-	json_object_set_new(object, key, number(value));
-}
 
 static void set_signed(json_t *object, const char *key, int64_t value)
 {
@@ -23,21 +14,21 @@ static json_t *commit_object(const struct profile *profile, const struct commit_
 {
 	json_t *object = json_object(), *batches = json_object();
 
-	set_number(object, "charged_pages", commit->charged_pages);
-	set_number(object, "uncharged_pages", commit->uncharged_pages);
+	json_part__set_number(object, "charged_pages", commit->charged_pages);
+	json_part__set_number(object, "uncharged_pages", commit->uncharged_pages);
 	set_signed(object, "net_pages", profile__net_pages(commit));
-	set_number(object, "peak_pages", commit->peak_pages);
-	set_number(object, "updates", commit->update_cnt);
+	json_part__set_number(object, "peak_pages", commit->peak_pages);
+	json_part__set_number(object, "updates", commit->update_cnt);
 	for (int batch = 0; batch < AT_BATCH_CNT; batch++)
 		json_object_set_new(batches, profile__batch_name(batch),
-				    json_pack("{s:o, s:o}", "pages", number(profile->batch_pages[batch]), "past",
-					      number(commit->past_cnt[batch])));
+				    json_pack("{s:o, s:o}", "pages", json_part__number(profile->batch_pages[batch]),
+					      "past", json_part__number(commit->past_cnt[batch])));
 	json_object_set_new(object, "batches", batches);
-	set_number(object, "assumed_calls", commit->assumed_cnt);
-	set_number(object, "assumed_pages", commit->assumed_pages);
-	set_number(object, "shared_pages", commit->shared_pages);
+	json_part__set_number(object, "assumed_calls", commit->assumed_cnt);
+	json_part__set_number(object, "assumed_pages", commit->assumed_pages);
+	json_part__set_number(object, "shared_pages", commit->shared_pages);
 	if (profile->has_charge_check)
-		set_number(object, "checked_pages", commit->checked_pages);
+		json_part__set_number(object, "checked_pages", commit->checked_pages);
 	return object;
 }
 
@@ -46,12 +37,12 @@ static json_t *vmas_object(const struct profile *profile, const struct vma_stat 
 	json_t *object = json_object(), *growth = json_object();
 
 	if (vmas->start_ns) {
-		set_number(object, "start", vmas->start_cnt);
-		set_number(object, "peak", vmas->peak_cnt);
-		set_number(object, "end", vmas->end_cnt);
+		json_part__set_number(object, "start", vmas->start_cnt);
+		json_part__set_number(object, "peak", vmas->peak_cnt);
+		json_part__set_number(object, "end", vmas->end_cnt);
 	}
 	if (profile->max_map_cnt)
-		set_number(object, "max_map_count", profile->max_map_cnt);
+		json_part__set_number(object, "max_map_count", profile->max_map_cnt);
 	for (int class = 1; class < AT_CLASS_CNT; class ++)
 		if (vmas->growth[class])
 			set_signed(growth, profile__class_name(class), vmas->growth[class]);
@@ -66,8 +57,8 @@ static json_t *away_histogram(const struct at_refault_ledger *refault)
 
 	for (uint32_t i = 0; i < AT_HIST_CNT; i++)
 		if (refault->hist[i])
-			json_array_append_new(
-				buckets, json_pack("[o, o]", number(at_hist_upper_ns(i)), number(refault->hist[i])));
+			json_array_append_new(buckets, json_pack("[o, o]", json_part__number(at_hist_upper_ns(i)),
+								 json_part__number(refault->hist[i])));
 	return buckets;
 }
 
@@ -76,24 +67,26 @@ static json_t *refault_object(const struct at_refault_ledger *refault)
 	struct refault_sum sum = profile__refault_sum(refault);
 	json_t *object = json_object(), *kinds = json_object();
 
-	set_number(object, "released_pages", sum.released_pages);
-	set_number(object, "returned_pages", sum.returned_pages);
-	set_number(object, "wasted_ns", sum.wasted_ns);
+	json_part__set_number(object, "released_pages", sum.released_pages);
+	json_part__set_number(object, "returned_pages", sum.returned_pages);
+	json_part__set_number(object, "wasted_ns", sum.wasted_ns);
 	for (int i = 0; i < AT_RELEASE_CNT; i++) {
 		const struct at_refault *kind = &refault->kinds[i];
 
 		json_object_set_new(kinds, profile__release_name(i),
-				    json_pack("{s:o, s:o, s:o, s:o}", "released_pages", number(kind->released_pages),
-					      "returned_pages", number(kind->returned_pages), "release_ns",
-					      number(kind->release_ns), "refault_ns", number(kind->refault_ns)));
+				    json_pack("{s:o, s:o, s:o, s:o}", "released_pages",
+					      json_part__number(kind->released_pages), "returned_pages",
+					      json_part__number(kind->returned_pages), "release_ns",
+					      json_part__number(kind->release_ns), "refault_ns",
+					      json_part__number(kind->refault_ns)));
 	}
 	json_object_set_new(object, "kinds", kinds);
 	if (!sum.returned_pages)
 		return object;
-	set_number(object, "away_p50_ns", profile__away_ns(refault, 0.50));
-	set_number(object, "away_p90_ns", profile__away_ns(refault, 0.90));
-	set_number(object, "away_p99_ns", profile__away_ns(refault, 0.99));
-	set_number(object, "away_max_ns", refault->max_ns);
+	json_part__set_number(object, "away_p50_ns", profile__away_ns(refault, 0.50));
+	json_part__set_number(object, "away_p90_ns", profile__away_ns(refault, 0.90));
+	json_part__set_number(object, "away_p99_ns", profile__away_ns(refault, 0.99));
+	json_part__set_number(object, "away_max_ns", refault->max_ns);
 	json_object_set_new(object, "away_histogram", away_histogram(refault));
 	return object;
 }
@@ -104,9 +97,9 @@ static json_t *locks_object(const struct at_lock_ledger *locks)
 
 	for (int i = 0; i < AT_LOCK_CNT; i++)
 		json_object_set_new(object, profile__lock_name(i),
-				    json_pack("{s:o, s:o, s:o}", "waits", number(locks->kinds[i].cnt), "wait_ns",
-					      number(locks->kinds[i].sum_ns), "max_ns",
-					      number(locks->kinds[i].max_ns)));
+				    json_pack("{s:o, s:o, s:o}", "waits", json_part__number(locks->kinds[i].cnt),
+					      "wait_ns", json_part__number(locks->kinds[i].sum_ns), "max_ns",
+					      json_part__number(locks->kinds[i].max_ns)));
 	return object;
 }
 
@@ -114,18 +107,18 @@ static json_t *stacks_object(const struct profile *profile, const struct at_stac
 {
 	json_t *object = json_object();
 
-	set_number(object, "threads", stacks->thread_cnt);
-	set_number(object, "foreign_threads", stacks->foreign_cnt);
-	set_number(object, "calls", stacks->call_cnt);
-	set_number(object, "call_ns", stacks->call_ns);
+	json_part__set_number(object, "threads", stacks->thread_cnt);
+	json_part__set_number(object, "foreign_threads", stacks->foreign_cnt);
+	json_part__set_number(object, "calls", stacks->call_cnt);
+	json_part__set_number(object, "call_ns", stacks->call_ns);
 	if (profile->ledgers & LEDGER_COMMIT) {
-		set_number(object, "charged_pages", stacks->charged_pages);
-		set_number(object, "uncharged_pages", stacks->uncharged_pages);
+		json_part__set_number(object, "charged_pages", stacks->charged_pages);
+		json_part__set_number(object, "uncharged_pages", stacks->uncharged_pages);
 	}
 	if (profile->has_faults) {
-		set_number(object, "touched_pages", stacks->touched_pages);
-		set_number(object, "huge_pages", stacks->huge_pages);
-		set_number(object, "fault_ns", stacks->fault_ns);
+		json_part__set_number(object, "touched_pages", stacks->touched_pages);
+		json_part__set_number(object, "huge_pages", stacks->huge_pages);
+		json_part__set_number(object, "fault_ns", stacks->fault_ns);
 	}
 	return object;
 }
@@ -151,8 +144,8 @@ void render_json__set_waits(json_t *classes, const struct profile *profile, cons
 
 		if (!object)
 			continue;
-		set_number(object, "lock_waits", phase->locks.classes[class].cnt);
-		set_number(object, "lock_wait_ns", phase->locks.classes[class].sum_ns);
-		set_number(object, "lock_wait_max_ns", phase->locks.classes[class].max_ns);
+		json_part__set_number(object, "lock_waits", phase->locks.classes[class].cnt);
+		json_part__set_number(object, "lock_wait_ns", phase->locks.classes[class].sum_ns);
+		json_part__set_number(object, "lock_wait_max_ns", phase->locks.classes[class].max_ns);
 	}
 }

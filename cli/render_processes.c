@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/format.h"
+#include "cli/json_part.h"
 #include "cli/json_text.h"
 #include "cli/profile.h"
 #include "cli/render_requests.h"
@@ -109,11 +110,6 @@ void render_processes__table(FILE *out, const struct processes *processes, unsig
 	print_rests(out, processes);
 }
 
-static void set_number(json_t *object, const char *key, uint64_t value)
-{
-	json_object_set_new(object, key, json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value));
-}
-
 /* Classes that have calls. */
 static json_t *classes_object(const struct usage classes[AT_CLASS_CNT])
 {
@@ -125,11 +121,11 @@ static json_t *classes_object(const struct usage classes[AT_CLASS_CNT])
 		if (!classes[class].call_cnt)
 			continue;
 		usage = json_object();
-		set_number(usage, "calls", classes[class].call_cnt);
-		set_number(usage, "errors", classes[class].error_cnt);
+		json_part__set_number(usage, "calls", classes[class].call_cnt);
+		json_part__set_number(usage, "errors", classes[class].error_cnt);
 		if (profile__class_syscall(class) != AT_SYS_INVALID)
-			set_number(usage, "bytes", classes[class].bytes);
-		set_number(usage, "kernel_ns", classes[class].sum_ns);
+			json_part__set_number(usage, "bytes", classes[class].bytes);
+		json_part__set_number(usage, "kernel_ns", classes[class].sum_ns);
 		json_object_set_new(object, profile__class_name(class), usage);
 	}
 	return object;
@@ -137,15 +133,15 @@ static json_t *classes_object(const struct usage classes[AT_CLASS_CNT])
 
 static void set_cpu(json_t *object, const struct at_cpu *cpu)
 {
-	set_number(object, "user_ns", processes__user_ns(cpu));
-	set_number(object, "sys_ns", processes__sys_ns(cpu));
+	json_part__set_number(object, "user_ns", processes__user_ns(cpu));
+	json_part__set_number(object, "sys_ns", processes__sys_ns(cpu));
 }
 
 static json_t *thread_object(const struct thread_stat *thread, unsigned ledgers)
 {
 	json_t *object = json_object();
 
-	set_number(object, "tid", (uint64_t)thread->tid);
+	json_part__set_number(object, "tid", (uint64_t)thread->tid);
 	json_text__set(object, "name", thread->comm);
 	json_object_set_new(object, "ended", json_boolean(thread->is_ended));
 	set_cpu(object, &thread->cpu);
@@ -158,15 +154,15 @@ static json_t *process_object(const struct process_stat *item, unsigned ledgers)
 {
 	json_t *object = json_object(), *threads = json_array();
 
-	set_number(object, "pid", (uint64_t)item->pid);
+	json_part__set_number(object, "pid", (uint64_t)item->pid);
 	json_text__set(object, "name", item->comm);
-	set_number(object, "start_ns", item->start_ns);
-	set_number(object, "execs", item->exec_cnt);
+	json_part__set_number(object, "start_ns", item->start_ns);
+	json_part__set_number(object, "execs", item->exec_cnt);
 	json_object_set_new(object, "ended", json_boolean(item->is_ended));
 	if (item->allocator[0])
 		json_text__set(object, "allocator", item->allocator);
 	set_cpu(object, &item->cpu);
-	set_number(object, "thread_count", item->thread_cnt);
+	json_part__set_number(object, "thread_count", item->thread_cnt);
 	json_object_set_new(object, "classes", classes_object(item->classes));
 	render_row_ledgers__json(object, &item->ledger, ledgers);
 	render_requests__process_json(object, item);
@@ -185,7 +181,7 @@ static void set_rest(json_t *document, const char *key, uint64_t thread_cnt, con
 	if (!thread_cnt && !calls.call_cnt && !faults.call_cnt)
 		return;
 	object = json_object();
-	set_number(object, "threads", thread_cnt);
+	json_part__set_number(object, "threads", thread_cnt);
 	json_object_set_new(object, "classes", classes_object(classes));
 	json_object_set_new(document, key, object);
 }

@@ -3,6 +3,7 @@
 #include "cli/render_requests.h"
 
 #include "cli/format.h"
+#include "cli/json_part.h"
 #include "cli/json_text.h"
 #include "cli/render.h"
 
@@ -192,11 +193,6 @@ void render_requests__table(FILE *out, const struct profile *profile, const stru
 	print_missing(out, profile->processes);
 }
 
-static void set_number(json_t *object, const char *key, uint64_t value)
-{
-	json_object_set_new(object, key, json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value));
-}
-
 /* Bands by the size up to which they go. */
 static json_t *bands_object(const struct atm_requests *requests)
 {
@@ -211,19 +207,12 @@ static json_t *bands_object(const struct atm_requests *requests)
 		if (!requests->malloc_cnt[band] && !requests->free_cnt[band] && !requests->realloc_cnt[band])
 			continue;
 		object = json_object();
-		set_number(object, "malloc", requests->malloc_cnt[band]);
-		set_number(object, "free", requests->free_cnt[band]);
-		set_number(object, "realloc", requests->realloc_cnt[band]);
+		json_part__set_number(object, "malloc", requests->malloc_cnt[band]);
+		json_part__set_number(object, "free", requests->free_cnt[band]);
+		json_part__set_number(object, "realloc", requests->realloc_cnt[band]);
 		json_object_set_new(bands, band == ATM_BAND_CNT - 1 ? "above" : names[band], object);
 	}
 	return bands;
-}
-
-static void set_if_any(json_t *object, const char *key, json_t *value)
-{
-	if (json_object_size(value))
-		json_object_set(object, key, value);
-	json_decref(value);
 }
 
 /* costs: NULL where they would be those of others, too. */
@@ -232,28 +221,30 @@ static void set_self(json_t *object, const struct atm_sums *self, const struct r
 	uint64_t cnt = request_cnt(&self->requests);
 	json_t *requests = json_object(), *counts = json_object(), *errors = json_object(), *decisions = json_object();
 
-	set_number(requests, "malloc", render__band_sum(self->requests.malloc_cnt));
-	set_number(requests, "free", render__band_sum(self->requests.free_cnt));
-	set_number(requests, "realloc", render__band_sum(self->requests.realloc_cnt));
+	json_part__set_number(requests, "malloc", render__band_sum(self->requests.malloc_cnt));
+	json_part__set_number(requests, "free", render__band_sum(self->requests.free_cnt));
+	json_part__set_number(requests, "realloc", render__band_sum(self->requests.realloc_cnt));
 	json_object_set_new(requests, "by_size", bands_object(&self->requests));
 	if (costs && cnt) {
 		json_object_set_new(requests, "syscalls_per_1000",
 				    json_real((double)costs->call_cnt * 1e3 / (double)cnt));
-		set_number(requests, "syscall_ns_per_1000", (uint64_t)((double)costs->call_ns * 1e3 / (double)cnt));
-		set_number(requests, "fault_ns_per_1000", (uint64_t)((double)costs->fault_ns * 1e3 / (double)cnt));
+		json_part__set_number(requests, "syscall_ns_per_1000",
+				      (uint64_t)((double)costs->call_ns * 1e3 / (double)cnt));
+		json_part__set_number(requests, "fault_ns_per_1000",
+				      (uint64_t)((double)costs->fault_ns * 1e3 / (double)cnt));
 	}
 	for (int kind = 0; kind < ATM_KIND_CNT; kind++) {
-		set_number(counts, profile__kind_name(kind), self->call_cnt[kind]);
+		json_part__set_number(counts, profile__kind_name(kind), self->call_cnt[kind]);
 		if (self->error_cnt[kind])
-			set_number(errors, profile__kind_name(kind), self->error_cnt[kind]);
+			json_part__set_number(errors, profile__kind_name(kind), self->error_cnt[kind]);
 	}
 	for (int decision = 0; decision < ATM_DECISION_CNT; decision++)
 		if (self->decision_cnt[decision])
-			set_number(decisions, render__decision_name(decision), self->decision_cnt[decision]);
+			json_part__set_number(decisions, render__decision_name(decision), self->decision_cnt[decision]);
 	json_object_set_new(object, "requests", requests);
 	json_object_set_new(object, "self_counts", counts);
-	set_if_any(object, "self_errors", errors);
-	set_if_any(object, "decisions", decisions);
+	json_part__set_if_any(object, "self_errors", errors);
+	json_part__set_if_any(object, "decisions", decisions);
 }
 
 void render_requests__phase_json(json_t *object, const struct profile *profile, const struct phase_stat *phase)

@@ -3,6 +3,7 @@
 #include "cli/render_row_ledgers.h"
 
 #include "cli/format.h"
+#include "cli/json_part.h"
 #include "cli/profile.h"
 #include "cli/row_ledger.h"
 
@@ -71,15 +72,10 @@ void render_row_ledgers__table(FILE *out, const struct processes *processes, uns
 	}
 }
 
-static json_t *number(uint64_t value)
-{
-	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
-}
-
 static json_t *wait_object(const struct at_wait *wait)
 {
-	return json_pack("{s:o, s:o, s:o}", "waits", number(wait->cnt), "wait_ns", number(wait->sum_ns), "max_ns",
-			 number(wait->max_ns));
+	return json_pack("{s:o, s:o, s:o}", "waits", json_part__number(wait->cnt), "wait_ns",
+			 json_part__number(wait->sum_ns), "max_ns", json_part__number(wait->max_ns));
 }
 
 static json_t *locks_object(const struct at_row_ledger *ledger)
@@ -98,20 +94,22 @@ static json_t *vmas_object(const struct at_row_ledger *ledger)
 {
 	if (!ledger->vma_first_ns)
 		return json_object();
-	return json_pack("{s:o, s:o, s:o}", "start", number(ledger->vma_first), "peak", number(ledger->vma_peak), "end",
-			 number(ledger->vma_last));
+	return json_pack("{s:o, s:o, s:o}", "start", json_part__number(ledger->vma_first), "peak",
+			 json_part__number(ledger->vma_peak), "end", json_part__number(ledger->vma_last));
 }
 
 static json_t *stacks_object(const struct at_stack_ledger *stacks, bool has_commit)
 {
-	json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "threads", number(stacks->thread_cnt),
-				   "foreign_threads", number(stacks->foreign_cnt), "calls", number(stacks->call_cnt),
-				   "call_ns", number(stacks->call_ns), "touched_pages", number(stacks->touched_pages),
-				   "huge_pages", number(stacks->huge_pages), "fault_ns", number(stacks->fault_ns));
+	json_t *object =
+		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "threads", json_part__number(stacks->thread_cnt),
+			  "foreign_threads", json_part__number(stacks->foreign_cnt), "calls",
+			  json_part__number(stacks->call_cnt), "call_ns", json_part__number(stacks->call_ns),
+			  "touched_pages", json_part__number(stacks->touched_pages), "huge_pages",
+			  json_part__number(stacks->huge_pages), "fault_ns", json_part__number(stacks->fault_ns));
 
 	if (has_commit) {
-		json_object_set_new(object, "charged_pages", number(stacks->charged_pages));
-		json_object_set_new(object, "uncharged_pages", number(stacks->uncharged_pages));
+		json_part__set_number(object, "charged_pages", stacks->charged_pages);
+		json_part__set_number(object, "uncharged_pages", stacks->uncharged_pages);
 	}
 	return object;
 }
@@ -122,16 +120,19 @@ void render_row_ledgers__json(json_t *object, const struct at_row_ledger *ledger
 
 	if (ledgers & LEDGER_COMMIT)
 		json_object_set_new(object, "commit",
-				    json_pack("{s:o, s:o, s:o, s:o}", "charged_pages", number(ledger->charged_pages),
-					      "uncharged_pages", number(ledger->uncharged_pages), "peak_pages",
-					      number(ledger->peak_pages), "updates", number(ledger->update_cnt)));
+				    json_pack("{s:o, s:o, s:o, s:o}", "charged_pages",
+					      json_part__number(ledger->charged_pages), "uncharged_pages",
+					      json_part__number(ledger->uncharged_pages), "peak_pages",
+					      json_part__number(ledger->peak_pages), "updates",
+					      json_part__number(ledger->update_cnt)));
 	if (ledgers & LEDGER_VMAS)
 		json_object_set_new(object, "vmas", vmas_object(ledger));
 	if (ledgers & LEDGER_REFAULT)
 		json_object_set_new(object, "refault",
-				    json_pack("{s:o, s:o, s:o}", "released_pages", number(refault.released_pages),
-					      "returned_pages", number(refault.returned_pages), "wasted_ns",
-					      number(refault.wasted_ns)));
+				    json_pack("{s:o, s:o, s:o}", "released_pages",
+					      json_part__number(refault.released_pages), "returned_pages",
+					      json_part__number(refault.returned_pages), "wasted_ns",
+					      json_part__number(refault.wasted_ns)));
 	if (ledgers & LEDGER_LOCKS)
 		json_object_set_new(object, "locks", locks_object(ledger));
 	if (ledgers & LEDGER_STACKS)
