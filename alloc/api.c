@@ -160,7 +160,7 @@ static void check_run(struct page_run *run, void *p)
 	if (run->kind == RUN_FREE || run->kind == RUN_CACHED)
 		atm_misuse("double free", p);
 	if (run->kind != RUN_USED || p != atm_run_addr(run))
-		atm_misuse("free of a pointer into a block", p);
+		atm_misuse("not the start of a block", p);
 }
 
 static __attribute__((noinline)) void free_run(struct heap *heap, struct page_run *run, void *p)
@@ -209,7 +209,7 @@ static size_t usable_bytes(void *p)
 	if (run->kind != RUN_USED)
 		atm_misuse("use after free", p);
 	if (UNLIKELY(p != atm_run_addr(run)))
-		atm_misuse("use of a pointer into a block", p);
+		atm_misuse("not the start of a block", p);
 	return (size_t)run->page_cnt << atm_page_shift;
 }
 

@@ -364,7 +364,7 @@ static inline void atm_small_check_offset(const struct page_run *slab, uint32_t 
 	/* A multiple of block_bytes, exactly, for all offsets in a slab: n * ceil(2^32 / d) mod 2^32 < ceil(2^32 / d).
 	 */
 	if (UNLIKELY(offset * slab->block_recip >= slab->block_recip || offset >= slab->carved_bytes))
-		atm_misuse("free of a pointer into a block", p);
+		atm_misuse("not the start of a block", p);
 }
 
 static inline void atm_small_check_address(const struct segment *segment, const struct page_run *slab, const void *p)
