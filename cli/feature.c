@@ -8,7 +8,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/btf.h>
 #include <linux/capability.h>
@@ -25,6 +24,7 @@
 #include <unistd.h>
 
 #include "cli/btf_scan.h"
+#include "cli/host.h"
 
 #define BTF_PATH "/sys/kernel/btf/vmlinux"
 #define FENTRY_FUNC "__x64_sys_madvise"
@@ -56,20 +56,6 @@ static void feature__pass(struct feature *feature)
 	*feature = (struct feature){.is_ok = true};
 }
 
-/* First line of a small file; "" when it cannot be read. */
-static void read_line(const char *path, char *buf, size_t buf_bytes)
-{
-	FILE *file = fopen(path, "re");
-
-	buf[0] = '\0';
-	if (!file)
-		return;
-	if (!fgets(buf, (int)buf_bytes, file))
-		buf[0] = '\0';
-	buf[strcspn(buf, "\n")] = '\0';
-	fclose(file);
-}
-
 static bool has_cap(int cap)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -91,7 +77,7 @@ static bool is_in_user_namespace(void)
 	char map[64];
 	unsigned inside, outside, cnt;
 
-	read_line("/proc/self/uid_map", map, sizeof(map));
+	host__read_line("/proc/self/uid_map", map, sizeof(map));
 	return sscanf(map, "%u %u %u", &inside, &outside, &cnt) == 3 && (outside || cnt != UINT32_MAX);
 }
 
@@ -113,7 +99,7 @@ static bool is_locked_down(const char *level)
 {
 	char line[128], active[32];
 
-	read_line("/sys/kernel/security/lockdown", line, sizeof(line));
+	host__read_line("/sys/kernel/security/lockdown", line, sizeof(line));
 	snprintf(active, sizeof(active), "[%s]", level);
 	return strstr(line, active) != NULL;
 }
@@ -172,7 +158,7 @@ static void probe_bpf(struct feature *feature)
 
 	if (fd < 0) {
 		feature__refused(feature, "loading a BPF program", -fd);
-		read_line("/proc/sys/kernel/unprivileged_bpf_disabled", unprivileged, sizeof(unprivileged));
+		host__read_line("/proc/sys/kernel/unprivileged_bpf_disabled", unprivileged, sizeof(unprivileged));
 		if (!has_bpf_caps() && !is_in_user_namespace() && atoi(unprivileged) && geteuid())
 			feature__fail(feature, -fd,
 				      "BPF is closed to ordinary users here (kernel.unprivileged_bpf_disabled=%d): "
@@ -286,12 +272,10 @@ static void probe_fentry(struct feature *feature, const struct btf_scan *btf)
  */
 static void probe_preemption(struct feature *feature)
 {
-	static const char path[] = "/sys/kernel/debug/sched/preempt";
 	struct utsname kernel;
 	char modes[64];
-	int fd, err;
+	int err = host__read_line("/sys/kernel/debug/sched/preempt", modes, sizeof(modes));
 
-	read_line(path, modes, sizeof(modes));
 	if (strstr(modes, "(none)") || strstr(modes, "(voluntary)"))
 		return;
 	if (!modes[0] && !uname(&kernel) && !strstr(kernel.version, "PREEMPT"))
@@ -302,14 +286,10 @@ static void probe_preemption(struct feature *feature)
 			      "would not be exact: boot with preempt=voluntary");
 		return;
 	}
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	err = fd < 0 ? errno : EIO;
-	if (fd >= 0)
-		close(fd);
 	feature__fail(feature, ENOTSUP, "whether this kernel switches tasks inside such programs cannot be read: %s",
-		      err == EPERM    ? "kernel lockdown keeps debugfs closed, even to root"
-		      : err == EACCES ? "debugfs is open to root only, run with sudo"
-				      : "mount debugfs");
+		      err == -EPERM    ? "kernel lockdown keeps debugfs closed, even to root"
+		      : err == -EACCES ? "debugfs is open to root only, run with sudo"
+				       : "mount debugfs");
 }
 
 /* Whether a kernel function can be a column's source: there, and open to programs. */
@@ -329,7 +309,7 @@ static void refuse_event(struct feature *feature, int err)
 {
 	char paranoid[16];
 
-	read_line("/proc/sys/kernel/perf_event_paranoid", paranoid, sizeof(paranoid));
+	host__read_line("/proc/sys/kernel/perf_event_paranoid", paranoid, sizeof(paranoid));
 	if (err != EACCES || has_cap(CAP_SYS_ADMIN) || !has_bpf_caps() || atoi(paranoid) <= 2)
 		feature__refused(feature, "a page fault event", err);
 	else
@@ -494,7 +474,7 @@ void feature__probe(struct features *features)
 	struct btf_scan btf;
 
 	*features = (struct features){0};
-	read_line("/proc/sys/kernel/pid_max", line, sizeof(line));
+	host__read_line("/proc/sys/kernel/pid_max", line, sizeof(line));
 	features->pid_max = atoi(line);
 	if (features->pid_max <= 0)
 		features->pid_max = PID_LIMIT;

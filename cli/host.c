@@ -2,22 +2,30 @@
 /* Reading what the machine is; see host.h. */
 #include "cli/host.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static bool read_line(const char *path, char *line, size_t line_bytes)
+int host__read_line(const char *path, char *line, size_t line_bytes)
 {
-	FILE *file = fopen(path, "re");
-	bool is_read = file && fgets(line, line_bytes, file);
+	FILE *file;
+	int err = 0;
 
-	if (file)
-		fclose(file);
-	if (is_read)
-		line[strcspn(line, "\n")] = 0;
-	return is_read;
+	line[0] = '\0';
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	errno = 0;
+	if (!fgets(line, (int)line_bytes, file)) {
+		err = errno ? -errno : -ENODATA;
+		line[0] = '\0';
+	}
+	line[strcspn(line, "\n")] = '\0';
+	fclose(file);
+	return err;
 }
 
 /* "always [madvise] never": the word in brackets. */
@@ -39,17 +47,16 @@ void host__fill(struct profile *profile)
 	profile->cpu_cnt = sysconf(_SC_NPROCESSORS_ONLN);
 	profile->page_bytes = sysconf(_SC_PAGESIZE);
 	profile->ram_pages = sysconf(_SC_PHYS_PAGES);
-	if (read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)))
+	if (!host__read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)))
 		pick_word(line, profile->thp, sizeof(profile->thp));
 	profile->overcommit_memory = -1;
-	if (read_line("/proc/sys/vm/overcommit_memory", line, sizeof(line)))
+	if (!host__read_line("/proc/sys/vm/overcommit_memory", line, sizeof(line)))
 		profile->overcommit_memory = atoi(line);
 }
 
 void host__governor(char *word, size_t word_bytes)
 {
-	if (!read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", word, word_bytes))
-		word[0] = 0;
+	host__read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", word, word_bytes);
 }
 
 bool host__busy(struct host_busy *busy)
@@ -58,7 +65,7 @@ bool host__busy(struct host_busy *busy)
 	double tick_cnt = (double)sysconf(_SC_CLK_TCK);
 	char line[256];
 
-	if (!read_line("/proc/stat", line, sizeof(line)) ||
+	if (host__read_line("/proc/stat", line, sizeof(line)) ||
 	    sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &iowait, &irq,
 		   &softirq, &steal) != 8)
 		return false;

@@ -10,6 +10,11 @@
 
 /* Fills kernel, cpu_cnt, page_bytes, ram_pages, thp, overcommit_memory; what cannot be read stays "not known". */
 void host__fill(struct profile *profile);
+/*
+ * The first line of a file, such as a setting of the kernel, without its newline. -errno, and "" as the line, when it
+ * cannot be opened or read; -ENODATA: it is empty.
+ */
+int host__read_line(const char *path, char *line, size_t line_bytes);
 /* Governor of the CPU frequency of the first CPU; "" when it is not known. */
 void host__governor(char *word, size_t word_bytes);
 

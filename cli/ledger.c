@@ -3,11 +3,12 @@
 #include "cli/ledger.h"
 
 #include <bpf/bpf.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "cli/host.h"
 
 /* "0-3,8": how many numbers. */
 static uint64_t count_list(const char *list)
@@ -28,28 +29,18 @@ static uint64_t count_list(const char *list)
 	return cnt;
 }
 
-static bool read_line(const char *path, char *line, int line_bytes)
-{
-	FILE *file = fopen(path, "re");
-	bool is_read = file && fgets(line, line_bytes, file);
-
-	if (file)
-		fclose(file);
-	return is_read;
-}
-
 void ledger__read_host(struct ledger_host *host)
 {
 	char line[4096];
 
 	*host = (struct ledger_host){.ram_pages = sysconf(_SC_PHYS_PAGES)};
-	if (read_line("/sys/devices/system/cpu/present", line, sizeof(line)))
+	if (!host__read_line("/sys/devices/system/cpu/present", line, sizeof(line)))
 		host->cpu_cnt = count_list(line);
 	if (!host->cpu_cnt)
 		host->cpu_cnt = sysconf(_SC_NPROCESSORS_CONF);
-	if (read_line("/proc/sys/vm/overcommit_memory", line, sizeof(line)))
+	if (!host__read_line("/proc/sys/vm/overcommit_memory", line, sizeof(line)))
 		sscanf(line, "%d", &host->overcommit_memory);
-	host->is_huge = read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)) &&
+	host->is_huge = !host__read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)) &&
 			strstr(line, "[always]");
 }
 
@@ -188,7 +179,7 @@ int ledger__collect(const struct ledger_fds *fds, int cpu_cnt, struct profile *p
 					    (const char *)values + (size_t)cpu * maps[i].value_bytes);
 		}
 	free(values);
-	if (profile->ledgers & LEDGER_VMAS && read_line("/proc/sys/vm/max_map_count", line, sizeof(line)))
+	if (profile->ledgers & LEDGER_VMAS && !host__read_line("/proc/sys/vm/max_map_count", line, sizeof(line)))
 		profile->max_map_cnt = strtoull(line, NULL, 10);
 	return err;
 }
