@@ -3,6 +3,7 @@
 #include "cli/ledger.h"
 
 #include <bpf/bpf.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
