@@ -335,7 +335,6 @@ static int compare(struct compare_opts *opts)
 	if (!status)
 		status = compare_runs__run(&runs, &report);
 	if (!status) {
-		render_compare__warn(&report);
 		status = write_report(opts, &output, &report);
 		if (opts->html && render_compare__write_page(&page, &report))
 			status = AT_EXIT_OWN;

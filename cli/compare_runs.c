@@ -435,9 +435,8 @@ int compare_runs__run(struct compare_runs *runs, struct compare_report *report)
 		msg__error("interrupted before a block was finished: there is nothing to compare");
 		status = 128 + (int)seen_signal;
 	}
-	for (size_t i = 0; i < report->program_cnt && !status; i++)
-		if (compare__finish(report->programs[i].comparison, report->block_cnt, report->seed))
-			status = out_of_memory();
+	if (!status && render_compare__finish(report))
+		status = out_of_memory();
 	return status;
 }
 

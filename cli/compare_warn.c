@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What a reader of a comparison should know before believing it, in words; see render_compare.h. */
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -200,7 +201,7 @@ static void warn_notes(struct compare_report *report, const struct compare_progr
 			     program->notes[config]);
 }
 
-void render_compare__warn(struct compare_report *report)
+static void warn_all(struct compare_report *report)
 {
 	report->warning_cnt = 0;
 	if (report->is_apart)
@@ -214,4 +215,13 @@ void render_compare__warn(struct compare_report *report)
 		warn_first(report, &report->programs[i]);
 		warn_noise(report, &report->programs[i]);
 	}
+}
+
+int render_compare__finish(struct compare_report *report)
+{
+	for (size_t i = 0; i < report->program_cnt; i++)
+		if (compare__finish(report->programs[i].comparison, report->block_cnt, report->seed))
+			return -ENOMEM;
+	warn_all(report);
+	return 0;
 }

@@ -162,15 +162,6 @@ static int pair_comparisons(struct saved saved[2], struct compare_report *report
 	return err;
 }
 
-static int finish(struct compare_report *report)
-{
-	for (size_t i = 0; i < report->program_cnt; i++)
-		if (compare__finish(report->programs[i].comparison, report->block_cnt, report->seed))
-			return -ENOMEM;
-	render_compare__warn(report);
-	return 0;
-}
-
 int pair__make(struct saved saved[2], const char *const paths[2], struct saved *pair)
 {
 	bool is_of_runs = saved[0].profile && saved[1].profile;
@@ -199,7 +190,7 @@ int pair__make(struct saved saved[2], const char *const paths[2], struct saved *
 		return AT_EXIT_OWN;
 	}
 	if (!err)
-		err = finish(report);
+		err = render_compare__finish(report);
 	if (!err)
 		return 0;
 no_memory:

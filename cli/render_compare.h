@@ -48,8 +48,8 @@ struct compare_report {
 	size_t warning_cnt;
 };
 
-/* Fills the warnings from all the rest. */
-void render_compare__warn(struct compare_report *report);
+/* When all runs are there: computes the statistics, and the warnings from all the rest. 0 or -ENOMEM. */
+int render_compare__finish(struct compare_report *report);
 /* Geometric mean over the programs of a configuration's change; NAN when one has none, or is 0. */
 double render_compare__geometric(const struct compare_report *report, size_t config, enum compare_figure figure);
 

@@ -294,16 +294,6 @@ int saved__parse(const char *data, size_t bytes, struct saved *saved, char why[S
 	return err;
 }
 
-/* The statistics of a comparison are not saved: they follow from its runs. */
-static int finish(struct compare_report *report)
-{
-	for (size_t i = 0; i < report->program_cnt; i++)
-		if (compare__finish(report->programs[i].comparison, report->block_cnt, report->seed))
-			return -ENOMEM;
-	render_compare__warn(report);
-	return 0;
-}
-
 int saved__read(const char *path, struct saved *saved)
 {
 	char why[SAVED_WHY_BYTES] = "", *data;
@@ -318,7 +308,8 @@ int saved__read(const char *path, struct saved *saved)
 	err = saved__parse(data, bytes, saved, why);
 	free(data);
 	if (!err && saved->comparison)
-		err = finish(&saved->comparison->report);
+		/* The statistics of a comparison are not saved: they follow from its runs. */
+		err = render_compare__finish(&saved->comparison->report);
 	if (err) {
 		msg__error("'%s' %s", path, why[0] ? why : "out of memory");
 		return AT_EXIT_OWN;

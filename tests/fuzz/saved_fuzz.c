@@ -151,9 +151,7 @@ static void render_all(struct saved *saved)
 	report = &saved->comparison->report;
 	if (report->block_cnt * report->configs->cnt > RUN_MAX)
 		return;
-	for (size_t i = 0; i < report->program_cnt; i++)
-		compare__finish(report->programs[i].comparison, report->block_cnt, report->seed);
-	render_compare__warn(report);
+	render_compare__finish(report);
 	render_compare__table(null, report, &look);
 	render_compare__json(null, report);
 	render_plain__compare_csv(null, report);

@@ -18,25 +18,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/trace/phases.h"
+
 #define RW (PROT_READ | PROT_WRITE)
 #define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
 #define PAGE 4096ul
 #define MIB (1ul << 20)
 
 static char *self, *area, *other;
-static int file, thread_cnt, failed;
+static int file, thread_cnt;
 static long n;
-
-static void expect(int is_ok)
-{
-	if (!is_ok)
-		failed = 1;
-}
-
-static void mark(int phase)
-{
-	syscall(SYS_madvise, 0, 0, 0x41540000 | phase);
-}
 
 static char *map(void *at, size_t bytes, int prot, int flags, int fd)
 {

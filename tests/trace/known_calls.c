@@ -30,6 +30,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/trace/phases.h"
+
 #define RW (PROT_READ | PROT_WRITE)
 #define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
 
@@ -38,19 +40,6 @@ enum { KNOWN_CALLS(X) };
 #undef X
 
 static char *self;
-static int failed;
-
-/* Notes a call that did not do what the pattern needs; no C library in between. */
-static void expect(int is_ok)
-{
-	if (!is_ok)
-		failed = 1;
-}
-
-static void mark(int phase)
-{
-	syscall(SYS_madvise, 0, 0, 0x41540000 | phase);
-}
 
 static char *map(size_t len, int prot, int flags, int fd)
 {

@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/trace/phases.h"
+
 #define RW (PROT_READ | PROT_WRITE)
 #define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
 #define PAGE 4096ul
@@ -32,18 +34,6 @@ enum { AREA_PAGE_CNT = 37, THREAD_CNT = 8, STACK_PAGE_CNT = 61, STACK_TOUCH_CNT 
 
 static long n;
 static char *area;
-static int failed;
-
-static void expect(int is_ok)
-{
-	if (!is_ok)
-		failed = 1;
-}
-
-static void mark(int phase)
-{
-	syscall(SYS_madvise, 0, 0, 0x41540000 | phase);
-}
 
 static char *map(void *at, size_t bytes, int prot, int flags)
 {

@@ -26,23 +26,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/trace/phases.h"
 #include "tests/trace/stress.h"
 
 enum { PAGE_BYTES = 4096, THREAD_MAX = 256, CALLS_EACH = 3, BIG_CNT = 101, SMALL_CNT = 11, MIB = 1 << 20 };
 
-static atomic_int failed;
 static long pair_cnt;
-
-static void expect(int is_ok)
-{
-	if (!is_ok)
-		failed = 1;
-}
-
-static void mark(int phase)
-{
-	syscall(SYS_madvise, 0, 0, 0x41540000 | phase);
-}
 
 static void *pairs_of_one(void *arg)
 {
