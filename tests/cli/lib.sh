@@ -4,6 +4,7 @@
 # shellcheck shell=sh disable=SC2034
 
 set -u
+TESTS=$(readlink -f "$(dirname "$0")/..")
 O=$(readlink -f "${O:-.output}")
 AT=$(readlink -f "${ALLOCTRACE:-$O/alloctrace}")
 PROGRAMS=$O/tests/cli

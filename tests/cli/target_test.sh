@@ -182,20 +182,14 @@ is file-size-limit 0 $?
 (ulimit -n 20 && "$AT" run "$SYSTEM" -q -o /dev/null --tier 0 -- true)
 is few-descriptors 0 $?
 
-# Nothing is left: no program in the kernel, no file, no process.
-if command -v bpftool >/dev/null && can_trace; then
+# Nothing is left: no program in the kernel that no process holds, no file, no process.
+if "$TESTS/../.ci/find-bpftool" >/dev/null && can_trace; then
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
-		left=$(bpftool prog show 2>/dev/null | grep -c 'name at_')
+		left=$(PYTHONPATH=$TESTS/trace python3 -c 'import measure; print(len(measure.left_programs()))')
 		[ "$left" = 0 ] && break
 		sleep 0.3
 	done
-	if [ "$left" = 0 ]; then
-		ok no-programs-left
-	elif pgrep -x alloctrace >/dev/null; then
-		skip no-programs-left "another alloctrace is running"
-	else
-		not_ok no-programs-left "$left programs"
-	fi
+	is no-programs-left 0 "$left"
 else
 	skip no-programs-left "bpftool or kernel tracing is missing"
 fi

@@ -6,7 +6,6 @@
 ATTACH_CYCLES=1000 attaches and detaches that often in the case `cycles`; each takes a second or so.
 """
 import contextlib
-import glob
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ import tempfile
 import time
 
 from attaching import CALLS, Attach, Target, cgroup_root, counted, expect_total, run_if_traced
-from measure import ALLOCTRACE, OUT, Results, expect, expect_exact
+from measure import ALLOCTRACE, OUT, Results, expect, expect_exact, left_programs
 
 CYCLES = int(os.environ.get("ATTACH_CYCLES", "15"))
 PROCESSES = 500
@@ -237,18 +236,6 @@ def many_threads():
             report = attach.report()
     expect_total(report, THREADS)
     expect("other" not in report, f"{report.get('other')}")
-
-
-def left_programs():
-    """Ids of our programs that no process holds."""
-    bpftool = subprocess.run([".ci/find-bpftool"], capture_output=True, text=True, check=False).stdout.strip()
-    done = subprocess.run([bpftool or "bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=False)
-    programs = json.loads(done.stdout) if done.returncode == 0 and done.stdout else []
-    held = set()
-    for path in glob.glob("/proc/[0-9]*/fdinfo/*"):
-        with contextlib.suppress(OSError), open(path, encoding="ascii") as info:
-            held |= {int(line.split()[1]) for line in info if line.startswith("prog_id:")}
-    return {program["id"] for program in programs if program.get("name", "").startswith("at_")} - held
 
 
 def cycles():

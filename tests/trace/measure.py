@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What the tests of this directory share: measured runs, and results as lines."""
+import contextlib
+import glob
 import json
 import os
 import subprocess
@@ -8,6 +10,7 @@ import tempfile
 
 ALLOCTRACE = os.environ.get("ALLOCTRACE", ".output/alloctrace")
 OUT = os.environ.get("O", ".output")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = os.sysconf("SC_PAGESIZE")
 POLICIES = ("stack", "realloc", "commit", "trim")
 SCENARIOS = ("thread_create", "realloc_pingpong", "commit_storm", "trim_loop", "trim_mixed", "record_search")
@@ -69,6 +72,18 @@ def calls(phase, *classes):
 def figure(phase, key, *classes):
     return sum(c[key] for name, c in phase["classes"].items()
                if any(name == wanted or wanted.endswith(".") and name.startswith(wanted) for wanted in classes))
+
+
+def left_programs():
+    """Ids of our programs that no process holds."""
+    bpftool = subprocess.run([f"{ROOT}/.ci/find-bpftool"], capture_output=True, text=True, check=False).stdout.strip()
+    done = subprocess.run([bpftool or "bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=False)
+    programs = json.loads(done.stdout) if done.returncode == 0 and done.stdout else []
+    held = set()
+    for path in glob.glob("/proc/[0-9]*/fdinfo/*"):
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as info:
+            held |= {int(line.split()[1]) for line in info if line.startswith("prog_id:")}
+    return {program["id"] for program in programs if program.get("name", "").startswith("at_")} - held
 
 
 class Sysctl:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
+# alone: no other program may be denied memory meanwhile.
 """The allocator where the kernel counts what it commits (vm.overcommit_memory=2), up to the limit."""
 import os
 import subprocess
