@@ -146,11 +146,12 @@ def boot(image, initramfs, jobs, *, cpus=2, memory=MEMORY, timeout_s=1500, args=
                 with open(part, "rb") as source:
                     shutil.copyfileobj(source, both)
         # One thread for all CPUs: with one each, qemu 7.2 now and then trips over code that the kernel patches.
+        # No instructions that fill and copy as one, and no filling of what is filled again: emulated, they go byte by byte.
         command = [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35",
-                   "-accel", "tcg,thread=single", "-cpu", "max", "-smp", str(cpus), "-m", memory, "-kernel", image,
+                   "-accel", "tcg,thread=single", "-cpu", "max,erms=off", "-smp", str(cpus), "-m", memory, "-kernel", image,
                    "-initrd", f"{scratch}/initramfs", "-serial", f"file:{log}.console",
                    "-serial", f"file:{log}.results", "-append",
-                   f"console=ttyS0 panic=-1 quiet mitigations=off {args}"]
+                   f"console=ttyS0 panic=-1 quiet mitigations=off clearcpuid=rep_good init_on_alloc=0 {args}"]
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as machine:
             try:
                 _, errors = machine.communicate(timeout=timeout_s)
