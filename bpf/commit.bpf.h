@@ -88,17 +88,17 @@ static __always_inline long process_add(__u32 tgid, const struct at_process *new
 }
 
 /* A process that is older than the tracing: what it has is its start, not a charge. */
-static __always_inline struct at_process *process_found(struct task_struct *task, struct at_slot *slot,
-							struct at_row *row, __s64 pages)
+static __always_inline struct at_process *process_found(struct task_struct *task, const struct mm_struct *mm,
+							struct at_slot *slot, struct at_row *row, __s64 pages)
 {
-	struct at_process new = {.stack_pages = task->mm->stack_vm, .user_cnt = 1};
+	struct at_process new = {.stack_pages = mm->stack_vm, .user_cnt = 1};
 	__u8 *target = target_of(task->tgid);
 	long err;
 
 	if (!target || *target & TARGET_UNKEPT)
 		return NULL;
 	walk_once(slot, 0, ADDRESS_END);
-	new.acct_pages = cfg_has_vma_iter ? slot->walk_acct / PAGE_BYTES : task->mm->data_vm + task->mm->stack_vm;
+	new.acct_pages = cfg_has_vma_iter ? slot->walk_acct / PAGE_BYTES : mm->data_vm + mm->stack_vm;
 	new.acct_pages -= pages; /* before the call that made us look */
 	err = process_add(task->tgid, &new, BPF_NOEXIST);
 	if (!err) {
@@ -111,16 +111,16 @@ static __always_inline struct at_process *process_found(struct task_struct *task
 
 /* Stacks that have grown. Threads may find the same growth: one of them wins. */
 static __always_inline void commit_stacks(struct at_ledger *ledger, struct at_process *process, struct at_row *row,
-					  const struct task_struct *task)
+					  const struct mm_struct *mm)
 {
-	__u64 before = process->stack_pages, now = task->mm->stack_vm;
+	__u64 before = process->stack_pages, now = mm->stack_vm;
 
 	if (now != before && __sync_val_compare_and_swap(&process->stack_pages, before, now) == before && now > before)
 		commit_add(ledger, process, row, now - before);
 }
 
 /* The range that a call may take pages from; none: start = end. */
-static __always_inline void commit_range(__u32 syscall, const struct pt_regs *regs, const struct task_struct *task,
+static __always_inline void commit_range(__u32 syscall, const struct pt_regs *regs, const struct mm_struct *mm,
 					 __u64 *start, __u64 *end)
 {
 	__u64 bytes = page_align(regs->si);
@@ -129,9 +129,9 @@ static __always_inline void commit_range(__u32 syscall, const struct pt_regs *re
 	if (syscall == AT_SYS_MUNMAP || syscall == AT_SYS_MPROTECT || syscall == AT_SYS_PKEY_MPROTECT ||
 	    (syscall == AT_SYS_MMAP && regs->r10 & MAP_FIXED && !(regs->r10 & MAP_FIXED_NOREPLACE))) {
 		*end = regs->di + bytes;
-	} else if (syscall == AT_SYS_BRK && regs->di >= task->mm->start_brk) {
+	} else if (syscall == AT_SYS_BRK && regs->di >= mm->start_brk) {
 		*start = page_align(regs->di);
-		*end = page_align(task->mm->brk);
+		*end = page_align(mm->brk);
 	} else if (syscall == AT_SYS_MREMAP) {
 		*start = regs->di + page_align(regs->dx);
 		*end = regs->di + bytes;
@@ -155,7 +155,7 @@ static __always_inline void commit_enter_fixed(const struct pt_regs *regs, struc
 }
 
 /* Looks at what the call may change. aux of mremap: the growth that will be charged, and in bit 0 whether assumed. */
-static __always_inline void commit_enter(const struct pt_regs *regs, struct task_struct *task, struct at_slot *slot)
+static __always_inline void commit_enter(const struct pt_regs *regs, const struct mm_struct *mm, struct at_slot *slot)
 {
 	__u64 start, end, new_bytes = page_align(regs->dx), old_bytes = page_align(regs->si);
 	__u32 syscall = slot->syscall;
@@ -164,7 +164,7 @@ static __always_inline void commit_enter(const struct pt_regs *regs, struct task
 	slot->has_walk = false;
 	slot->walk_acct = 0;
 	slot->walk_blind = 0;
-	commit_range(syscall, regs, task, &start, &end);
+	commit_range(syscall, regs, mm, &start, &end);
 	if (is_range(start, end)) {
 		slot->has_walk = true;
 		slot->walk_blind = walk_range(slot, start, end);
@@ -258,6 +258,7 @@ static __always_inline __s64 commit_change(const struct finished *call, struct a
 __noinline int commit_settle(struct at_slot *slot, const struct finished *call)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	const struct mm_struct *mm = task->mm;
 	struct at_process *process;
 	struct at_ledger *ledger;
 	struct at_row *row;
@@ -281,9 +282,9 @@ __noinline int commit_settle(struct at_slot *slot, const struct finished *call)
 	row = cfg_has_rows ? row_of(slot) : NULL;
 	process = process_of(task->tgid);
 	if (!process)
-		process = process_found(task, slot, row, pages + growth);
+		process = process_found(task, mm, slot, row, pages + growth);
 	if (process)
-		commit_stacks(ledger, process, row, task);
+		commit_stacks(ledger, process, row, mm);
 	commit_add(ledger, process, row, pages);
 	commit_add(ledger, process, row, growth);
 	if (cfg_has_stacks)
@@ -325,7 +326,7 @@ static __always_inline void commit_last_look(__u64 nr)
 	ledger = ledger_of(target_phase(target));
 	process = process_of(task->tgid);
 	if (ledger && process)
-		commit_stacks(ledger, process, row_of_task(task), task);
+		commit_stacks(ledger, process, row_of_task(task), task->mm);
 }
 
 /* Charges a new address space VMA by VMA, as the kernel did. Nobody else is in it. */
@@ -352,14 +353,14 @@ static __noinline __u64 commit_new(struct task_struct *task, struct at_slot *slo
 }
 
 /* A forked child or a new program. guess: its accounted pages, where VMAs cannot be walked. */
-static __always_inline void commit_begin(struct task_struct *task, __u8 phase, __u64 guess)
+static __always_inline void commit_begin(struct task_struct *task, const struct mm_struct *mm, __u8 phase, __u64 guess)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
-	struct at_process new = {.stack_pages = task->mm->stack_vm, .user_cnt = 1};
+	struct at_process new = {.stack_pages = mm->stack_vm, .user_cnt = 1};
 	struct at_slot *slot = slot_of(current, current->pid, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct at_ledger *ledger = ledger_of(phase);
 	struct at_row *row = row_of_task(task);
-	__u64 all_pages = task->mm->total_vm;
+	__u64 all_pages = mm->total_vm;
 
 	if (!slot || !ledger)
 		return;
@@ -413,18 +414,20 @@ static __always_inline void commit_fork(struct task_struct *parent, struct task_
 	__u32 parent_tgid = parent->tgid;
 	__u8 *target = target_of(child->tgid);
 	struct at_process *process, shared = {};
+	const struct mm_struct *mm;
 	__u64 guess;
 
 	if (parent_tgid == child->tgid || !target || !*target)
 		return;
+	mm = child->mm;
 	process = bpf_map_lookup_elem(&processes, &parent_tgid);
-	if (child->mm != parent->mm) {
-		guess = child->mm->data_vm;
+	if (mm != parent->mm) {
+		guess = mm->data_vm;
 		barrier(); /* clang must not make one load of two kinds of pointer */
 		process = process_of(parent_tgid);
 		if (process)
 			guess = process->acct_pages;
-		commit_begin(child, target_phase(target), guess);
+		commit_begin(child, mm, target_phase(target), guess);
 		return;
 	}
 	/* An address space that is not known yet is not worth knowing for a vfork. */
@@ -449,9 +452,12 @@ static __always_inline void commit_leave(struct task_struct *task, __u32 old_tid
 static __always_inline void commit_exec(struct task_struct *task)
 {
 	__u8 *target = target_of(task->tgid);
+	const struct mm_struct *mm;
 
-	if (target && *target)
-		commit_begin(task, target_phase(target), task->mm->data_vm + task->mm->stack_vm);
+	if (!target || !*target)
+		return;
+	mm = task->mm;
+	commit_begin(task, mm, target_phase(target), mm->data_vm + mm->stack_vm);
 }
 
 static __always_inline void commit_die(struct task_struct *task)

@@ -84,6 +84,19 @@ static __always_inline bool is_compat(const struct task_struct *task)
 	return task->thread_info.status & TS_COMPAT;
 }
 
+/*
+ * What makes loading slow. A pointer that is read from a kernel structure, as task->mm, costs the verifier up to four
+ * searches through the kernel's type information, 0.3 ms each, wherever its way comes past: so it is read once, before
+ * the ways part. And what comes after a choice is verified once for each value that is known of a variable:
+ * FORGET takes away what is known. any: a variable of which nothing is.
+ */
+#define FORGET(var, any)               \
+	do {                           \
+		__u64 same = (any);    \
+		barrier_var(same);     \
+		(var) += same - (any); \
+	} while (0)
+
 /* Whether the kernel lets others inspect the process (get_dumpable() == SUID_DUMP_USER). */
 static __always_inline bool is_dumpable(const struct task_struct *task)
 {

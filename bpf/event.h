@@ -104,37 +104,33 @@ static inline __attribute__((always_inline)) __u64 at_duration_ns(__u64 start_ns
 	return end_ns < start_ns ? 0 : end_ns - start_ns;
 }
 
-/* The bucket of a duration. BPF has no instruction for the highest set bit. */
-static inline __attribute__((always_inline)) __u32 at_hist_bucket(__u64 ns)
+/*
+ * The number of the highest bit that is set, of a value from 1 to 2^63. BPF has no instruction for it. Without
+ * branches: the verifier would follow all of them.
+ */
+static inline __attribute__((always_inline)) __u32 at_highest_bit(__u64 bits)
 {
 	__u32 bit = 0;
-	__u64 rest = ns;
+
+	for (__u32 log = 6; log-- > 0;) {
+		__u32 shift = (((1ull << (1u << log)) - 1 - bits) >> 63) << log;
+
+		bits >>= shift;
+		bit += shift;
+	}
+	return bit;
+}
+
+/* The bucket of a duration. */
+static inline __attribute__((always_inline)) __u32 at_hist_bucket(__u64 ns)
+{
+	__u32 bit;
 
 	if (ns >> AT_HIST_MAX_BIT)
 		return AT_HIST_CNT - 1;
 	if (ns < 1 << AT_HIST_SUB_BITS)
 		return ns;
-	if (rest >> 32) {
-		bit += 32;
-		rest >>= 32;
-	}
-	if (rest >> 16) {
-		bit += 16;
-		rest >>= 16;
-	}
-	if (rest >> 8) {
-		bit += 8;
-		rest >>= 8;
-	}
-	if (rest >> 4) {
-		bit += 4;
-		rest >>= 4;
-	}
-	if (rest >> 2) {
-		bit += 2;
-		rest >>= 2;
-	}
-	bit += rest >> 1;
+	bit = at_highest_bit(ns);
 	/* The bits below the highest one choose the bucket within the octave. */
 	return ((bit - AT_HIST_SUB_BITS + 1) << AT_HIST_SUB_BITS) +
 	       ((ns >> (bit - AT_HIST_SUB_BITS)) & ((1 << AT_HIST_SUB_BITS) - 1));

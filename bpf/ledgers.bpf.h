@@ -3,17 +3,18 @@
 #ifndef ALLOCTRACE_BPF_LEDGERS_BPF_H
 #define ALLOCTRACE_BPF_LEDGERS_BPF_H
 
-/* On entry, after the slot has phase and syscall, before its clock is read. */
-static __always_inline void ledgers_enter(const struct pt_regs *regs, struct task_struct *task, struct at_slot *slot)
+/* On entry, after the slot has phase and syscall, before its clock is read. mm: of the task. */
+static __always_inline void ledgers_enter(const struct pt_regs *regs, struct task_struct *task,
+					  const struct mm_struct *mm, struct at_slot *slot)
 {
 	if (cfg_has_commit)
-		commit_enter(regs, task, slot);
+		commit_enter(regs, mm, slot);
 	if (cfg_has_vmas)
-		slot->vma_cnt = task->mm->map_count;
+		slot->vma_cnt = mm->map_count;
 	if (cfg_has_stacks)
 		stacks_enter(regs, task, slot);
 	if (cfg_has_refaults)
-		refault_enter(regs, task, slot);
+		refault_enter(regs, task->tgid, mm, slot);
 }
 
 static __always_inline void ledgers_exit(const struct pt_regs *regs, long ret, struct at_slot *slot, __u32 class,

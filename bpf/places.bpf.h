@@ -186,33 +186,18 @@ static __always_inline bool is_in_range(__u64 packed, __u64 page)
 	return page - range_page(packed) < range_page_cnt(packed);
 }
 
-/* The number of the lowest bit that is set; there is one. BPF has no instruction for it. */
+static __always_inline __u32 bit_cnt(__u64 bits)
+{
+	bits -= bits >> 1 & 0x5555555555555555ull;
+	bits = (bits & 0x3333333333333333ull) + (bits >> 2 & 0x3333333333333333ull);
+	bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0full;
+	return bits * 0x0101010101010101ull >> 56;
+}
+
+/* The number of the lowest bit that is set; there is one. Without branches, see at_highest_bit(). */
 static __always_inline __u32 lowest_bit(__u64 bits)
 {
-	__u32 bit = 0;
-
-	bits &= -bits;
-	if (bits >> 32) {
-		bit += 32;
-		bits >>= 32;
-	}
-	if (bits >> 16) {
-		bit += 16;
-		bits >>= 16;
-	}
-	if (bits >> 8) {
-		bit += 8;
-		bits >>= 8;
-	}
-	if (bits >> 4) {
-		bit += 4;
-		bits >>= 4;
-	}
-	if (bits >> 2) {
-		bit += 2;
-		bits >>= 2;
-	}
-	return bit + (bits >> 1);
+	return bit_cnt(~bits & (bits - 1));
 }
 
 struct purge {

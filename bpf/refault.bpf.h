@@ -45,14 +45,6 @@ static __always_inline __u64 sweep_bits(const struct sweep *sweep)
 	return bits;
 }
 
-static __always_inline __u32 bit_cnt(__u64 bits)
-{
-	bits -= bits >> 1 & 0x5555555555555555ull;
-	bits = (bits & 0x3333333333333333ull) + (bits >> 2 & 0x3333333333333333ull);
-	bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0full;
-	return bits * 0x0101010101010101ull >> 56;
-}
-
 /* One of two values, without a branch: the verifier would follow all of them through the loops below. */
 static __always_inline __u32 choose(__u64 is_second, __u32 first, __u32 second)
 {
@@ -263,13 +255,13 @@ static __always_inline void refault_fault(const struct at_slot *slot, const stru
 }
 
 /* The range that a call releases, if any, and how. */
-static __always_inline bool release_range(const struct pt_regs *regs, const struct task_struct *task,
+static __always_inline bool release_range(const struct pt_regs *regs, const struct mm_struct *mm,
 					  const struct at_slot *slot, struct sweep *sweep)
 {
 	__u32 advice = regs->dx;
 
 	sweep->release = AT_RELEASE_UNMAP;
-	commit_range(slot->syscall, regs, task, &sweep->at, &sweep->end);
+	commit_range(slot->syscall, regs, mm, &sweep->at, &sweep->end);
 	if (slot->syscall == AT_SYS_MADVISE) {
 		if (advice != MADV_DONTNEED && advice != MADV_FREE)
 			return false;
@@ -285,13 +277,13 @@ static __always_inline bool release_range(const struct pt_regs *regs, const stru
 	return true;
 }
 
-static __always_inline void refault_enter(const struct pt_regs *regs, const struct task_struct *task,
+static __always_inline void refault_enter(const struct pt_regs *regs, __u32 tgid, const struct mm_struct *mm,
 					  struct at_slot *slot)
 {
-	struct sweep sweep = {.tgid = task->tgid, .op = SWEEP_RELEASE};
+	struct sweep sweep = {.tgid = tgid, .op = SWEEP_RELEASE};
 
 	slot->released_pages = 0;
-	if (!release_range(regs, task, slot, &sweep))
+	if (!release_range(regs, mm, slot, &sweep))
 		return;
 	sweep.ticks = ticks_of(bpf_ktime_get_ns());
 	sweep_run(&sweep);

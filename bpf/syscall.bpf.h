@@ -195,17 +195,19 @@ static __always_inline __u64 aux_mprotect(struct task_struct *task, const struct
 }
 
 /* What exit needs and can no longer see. */
-static __always_inline __u64 aux_of(__u32 syscall, struct task_struct *task, const struct pt_regs *regs)
+static __always_inline __u64 aux_of(__u32 syscall, struct task_struct *task, const struct mm_struct *mm,
+				    const struct pt_regs *regs)
 {
 	if (syscall == AT_SYS_MPROTECT)
 		return aux_mprotect(task, regs);
 	if (syscall == AT_SYS_BRK)
-		return task->mm->brk;
+		return mm->brk;
 	return 0;
 }
 
-/* The current thread, of a target process, enters a memory syscall. */
-static __always_inline int call_enter(const struct pt_regs *regs, struct task_struct *task, __u8 *target, __u32 syscall)
+/* The current thread, of a target process, enters a memory syscall. mm: the task's. */
+static __always_inline int call_enter(const struct pt_regs *regs, struct task_struct *task, const struct mm_struct *mm,
+				      __u8 *target, __u32 syscall)
 {
 	struct at_slot *slot = slot_of(task, task->pid, cfg_is_partial ? 0 : BPF_LOCAL_STORAGE_GET_F_CREATE);
 
@@ -224,8 +226,8 @@ static __always_inline int call_enter(const struct pt_regs *regs, struct task_st
 	flight_count(syscall, 1);
 	slot->syscall = syscall;
 	slot->phase = target_phase(target);
-	slot->aux = aux_of(syscall, task, regs);
-	ledgers_enter(regs, task, slot);
+	slot->aux = aux_of(syscall, task, mm, regs);
+	ledgers_enter(regs, task, mm, slot);
 	if (syscall == AT_SYS_MADVISE && is_phase_mark(regs))
 		phase_switch(target, (__u32)regs->dx - AT_PHASE_MARK);
 	slot->start_ns = bpf_ktime_get_ns();
@@ -235,6 +237,7 @@ static __always_inline int call_enter(const struct pt_regs *regs, struct task_st
 /* From sys_enter, which sees every syscall of every process. */
 static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 {
+	const struct mm_struct *mm;
 	struct task_struct *task;
 	__u32 syscall;
 	__u8 *target;
@@ -253,8 +256,9 @@ static __always_inline int syscall_enter(const struct pt_regs *regs, __u64 nr)
 		compat_count(nr);
 		return 0;
 	}
+	mm = task->mm; /* see bpf/compat.bpf.h */
 	syscall = syscall_of_x64(nr);
-	return syscall ? call_enter(regs, task, target, syscall) : 0;
+	return syscall ? call_enter(regs, task, mm, target, syscall) : 0;
 }
 
 /* From the tracepoint of one syscall, which does not fire for 32-bit calls. */
@@ -269,7 +273,7 @@ static __always_inline int syscall_enter_one(void)
 		return 0;
 	regs = (const struct pt_regs *)bpf_task_pt_regs(task);
 	syscall = syscall_of_x64(regs->orig_ax);
-	return syscall ? call_enter(regs, task, target, syscall) : 0;
+	return syscall ? call_enter(regs, task, task->mm, target, syscall) : 0;
 }
 
 /* From the entry of a memory syscall's own function, which no 32-bit call comes through. regs: those of user mode. */
@@ -278,7 +282,7 @@ static __always_inline int syscall_enter_fx(const struct pt_regs *regs, __u32 sy
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u8 *target = target_of(task->tgid);
 
-	return target && *target ? call_enter(regs, task, target, syscall) : 0;
+	return target && *target ? call_enter(regs, task, task->mm, target, syscall) : 0;
 }
 
 static __always_inline int compat_enter_fx(__u32 syscall)
@@ -338,6 +342,8 @@ static __always_inline int call_exit(const struct pt_regs *regs, struct task_str
 	slot->start_ns = 0;
 	flight_count(slot->syscall, -1);
 	err = class_call(regs, ret, slot, &call);
+	FORGET(call.class, end_ns);
+	FORGET(err, end_ns);
 	cell_add(phase, call.class, start_ns, end_ns, call.bytes, err);
 	if (cfg_has_rows)
 		row_add(slot, call.class, at_duration_ns(start_ns, end_ns), call.bytes, err);
