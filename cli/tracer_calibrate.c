@@ -7,7 +7,7 @@
 
 #include "cli/tracer_state.h"
 
-enum { CALIB_BATCH_CNT = 10, CALIB_CALL_CNT = 100, CALIB_PAGE_CNT = 32, PAGE_BYTES = 4096 };
+enum { CALIB_BATCH_CNT = 10, CALIB_CALL_CNT = 100, CALIB_PAGE_CNT = 8, PAGE_BYTES = 4096 };
 
 static uint64_t now_ns(void)
 {
