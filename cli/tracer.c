@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <linux/bpf.h>
 #include <linux/membarrier.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 #include "cli/tracer_state.h"
 
 /* Beyond this the array of slots, 128 bytes a tid, is not worth its memory. */
-enum { SLOT_ARRAY_PID_MAX = 1 << 16 };
+enum { SLOT_ARRAY_PID_MAX = 1 << 16, PAGE_BYTES = 4096 };
 
 /* Line by line; of the verifier's log, which may have a million, the last ones say why. */
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list args)
@@ -173,6 +174,33 @@ static int tracer__map_targets(struct tracer *tracer)
 	return 0;
 }
 
+/*
+ * libbpf reads the kernel's type information, 5.5 MB, into memory that it allocates, and copies it once more: small
+ * page by small page the faults take longer than all the rest. So the heap has huge ones ready, where it may.
+ */
+static void heap_prepare(void)
+{
+	enum { HEAP_BYTES = 16 << 20 };
+	char *memory;
+
+	mallopt(M_MMAP_THRESHOLD, 2 * HEAP_BYTES);
+	mallopt(M_TRIM_THRESHOLD, 4 * HEAP_BYTES);
+	memory = malloc(HEAP_BYTES);
+	if (memory)
+		madvise(memory + (-(uintptr_t)memory & (PAGE_BYTES - 1)), HEAP_BYTES - PAGE_BYTES, MADV_HUGEPAGE);
+	free(memory);
+}
+
+/* What the heap has too much goes back, and it is as it was. */
+static void heap_restore(void)
+{
+	enum { THRESHOLD_BYTES = 128 << 10 };
+
+	mallopt(M_MMAP_THRESHOLD, THRESHOLD_BYTES);
+	mallopt(M_TRIM_THRESHOLD, THRESHOLD_BYTES);
+	malloc_trim(0);
+}
+
 /* Loads the programs of a tier. */
 static int tracer__load(struct tracer *tracer, const struct features *features, int tier)
 {
@@ -189,8 +217,11 @@ static int tracer__load(struct tracer *tracer, const struct features *features, 
 	if (!tracer->skel)
 		return -errno;
 	err = tracer__configure(tracer, features);
-	if (!err)
+	if (!err) {
+		heap_prepare();
 		err = alloctrace_bpf__load(tracer->skel);
+		heap_restore();
+	}
 	if (err) {
 		alloctrace_bpf__destroy(tracer->skel);
 		tracer->skel = NULL;
