@@ -19,6 +19,17 @@ from measure import ALLOCTRACE, OUT, Results, expect
 CALLS = 13  # of each scenario
 SIGNALS = 503
 CLASS = "madvise.nohugepage"
+SITES = 20011
+# mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) from as many places.
+SITES_SOURCE = f"""
+int main(void)
+{{
+	register long flags __asm__("r10") = 0x22, fd __asm__("r8") = -1, offset __asm__("r9") = 0;
+	__asm__ volatile(".rept {SITES}; mov $9, %%eax; xor %%edi, %%edi; syscall; .endr"
+			 : : "S"(4096L), "d"(0L), "r"(flags), "r"(fd), "r"(offset) : "rax", "rdi", "rcx", "r11", "memory");
+	return 0;
+}}
+"""
 
 
 def trace(*command, options=(), timeout=100, env=None):
@@ -179,6 +190,18 @@ def compile_c(text, path, *options):
                    check=True)
 
 
+def check_many_sites(folder):
+    """More places that call than fit into a small table: each has its own row."""
+    program = f"{folder}/sites"
+    compile_c(SITES_SOURCE, program)
+    profile, paths = trace(program)
+    found = [path for names, path in paths["mmap.reserve"] if names[-1:] == ["main"]]
+    expect(profile["tool"]["exact"] and not any(profile["callchains"]["losses"].values()), f"{profile['tool']}")
+    expect({path["calls"] for path in found} == {1}, "places have more calls than one")
+    got = len({tuple(path["frames"]) for path in found})
+    expect(got == len(found) == SITES, f"{got} places in {len(found)} rows, expected {SITES}")
+
+
 def trace_in_time(*command, **more):
     """On a busy machine the program may end before anyone could look at a library: cut then, but never a wrong name."""
     for _ in range(10):
@@ -272,6 +295,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="alloctrace-test-") as folder:
         results.case("constructor of a library", check_loaded, folder)
         results.case("lazy binding", check_lazy, folder)
+        results.case(f"{SITES} places", check_many_sites, folder)
         results.case("loading", check_loading)
     results.exit()
 
