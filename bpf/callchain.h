@@ -151,7 +151,7 @@ enum at_end { AT_END_INVALID = 0, AT_ENDS(X) AT_END_CNT };
 
 /*
  * A frame: object << AT_FRAME_BITS | pc, or the address where the object is 0. The innermost comes first. Of a
- * return address it is the byte before, which belongs to the call.
+ * return address it is the byte before, which belongs to the call; but not of the code that signal handlers return to.
  */
 enum { AT_FRAME_BITS = 48 };
 

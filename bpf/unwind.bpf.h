@@ -474,8 +474,11 @@ static __always_inline bool walk_step(struct walk *walk)
 		return step_guess(walk);
 	}
 	object_pc = walk->piece.pc0 + (pc - walk->piece.start);
-	add_frame(walk, (__u64)walk->piece.object << AT_FRAME_BITS | object_pc);
 	rule = find_rule(walk, object_pc);
+	/* No call leads to what a signal handler returns to. */
+	if (AT_RULE_TYPE(rule) == AT_RULE_SIGNAL)
+		object_pc += walk->is_return;
+	add_frame(walk, (__u64)walk->piece.object << AT_FRAME_BITS | object_pc);
 	switch (AT_RULE_TYPE(rule)) {
 	case AT_RULE_NONE: return step_guess(walk);
 	case AT_RULE_SIGNAL: return step_signal(walk);

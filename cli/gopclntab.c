@@ -35,7 +35,7 @@ struct gopclntab {
 };
 
 /* What a function is to the unwinder. */
-enum go_role { GO_ORDINARY, GO_OUTERMOST, GO_SWITCH, GO_CALL_C };
+enum go_role { GO_ORDINARY, GO_OUTERMOST, GO_SWITCH, GO_CALL_C, GO_SIGNAL };
 
 static uint64_t get(const struct gopclntab *tab, uint64_t at, size_t bytes, bool *is_bad)
 {
@@ -117,9 +117,9 @@ static void get_name(const struct gopclntab *tab, uint64_t name_at, char *name, 
 
 static enum go_role role_of(const struct gopclntab *tab, uint64_t name_at)
 {
-	static const char *const outermost[] = {"runtime.goexit",     "runtime.mstart",    "runtime.rt0_go",
-						"runtime.mcall",      "runtime.morestack", "runtime.mstart0",
-						"runtime.goexit.abi0"};
+	static const char *const outermost[] = {"runtime.goexit",      "runtime.mstart",    "runtime.rt0_go",
+						"runtime.mcall",       "runtime.morestack", "runtime.mstart0",
+						"runtime.goexit.abi0", "_rt0_amd64_linux",  "_rt0_amd64"};
 	char name[32];
 
 	get_name(tab, name_at, name, sizeof(name));
@@ -128,6 +128,8 @@ static enum go_role role_of(const struct gopclntab *tab, uint64_t name_at)
 	/* Calls of C, on the system stack as well; the goroutine is left in the same way. */
 	if (strcmp(name, "runtime.asmcgocall") == 0 || strcmp(name, "runtime.asmcgocall.abi0") == 0)
 		return GO_CALL_C;
+	if (strncmp(name, "runtime.sigreturn", strlen("runtime.sigreturn")) == 0)
+		return GO_SIGNAL;
 	for (size_t i = 0; i < sizeof(outermost) / sizeof(outermost[0]); i++)
 		if (strcmp(name, outermost[i]) == 0)
 			return GO_OUTERMOST;
@@ -192,6 +194,11 @@ static void read_func(struct gopclntab *tab, uint64_t number, struct unwind_draf
 		return;
 	switch (role_of(tab, name_at)) {
 	case GO_OUTERMOST: unwind_draft__add(draft, start - tab->base, AT_RULE_END, false); break;
+	/* Nobody calls it: a handler returns to its first byte, and return addresses are looked up a byte before. */
+	case GO_SIGNAL:
+		unwind_draft__add(draft, start - 1 - tab->base, AT_RULE_SIGNAL, false);
+		unwind_draft__add(draft, start - tab->base, AT_RULE_SIGNAL, false);
+		break;
 	case GO_SWITCH:
 		tab->switch_start = start;
 		tab->switch_end = end;
@@ -207,53 +214,14 @@ static void read_func(struct gopclntab *tab, uint64_t number, struct unwind_draf
 	unwind_draft__add(draft, end - tab->base, AT_RULE_NONE, true);
 }
 
-/* The version that the linker wrote down, as 100 * major + minor; 0 = not known. */
-static int go_version(const struct elf_image *image)
-{
-	enum { TEXT_AT = 33, FLAGS_AT = 15, INLINE = 2 };
-	size_t bytes;
-	uint8_t *info = elf_image__load_section(image, elf_image__section(image, ".go.buildinfo"), &bytes);
-	char text[16] = "";
-	int major = 0, minor = 0;
-
-	if (info && bytes > TEXT_AT + sizeof(text) && memcmp(info, "\xff Go buildinf:", 14) == 0 &&
-	    info[FLAGS_AT] & INLINE)
-		memcpy(text, info + TEXT_AT, sizeof(text) - 1);
-	free(info);
-	if (strncmp(text, "go", 2) == 0) {
-		char *end;
-
-		major = (int)strtol(text + 2, &end, 10);
-		minor = *end == '.' ? (int)strtol(end + 1, NULL, 10) : 0;
-	}
-	return major * 100 + minor;
-}
-
-/* Offsets in the runtime's structures g, m and gobuf (runtime/runtime2.go) before that; none for versions that are not
- * known. */
-static void layout_of(int version, struct at_go *go)
-{
-	static const struct {
-		int first, last;
-		struct at_go go;
-	} layouts[] = {
-		{117, 120, {.g_m = 48, .m_curg = 192, .sched_sp = 56, .sched_pc = 64, .sched_bp = 104}},
-	};
-
-	*go = (struct at_go){0};
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
-		if (version >= layouts[i].first && version <= layouts[i].last)
-			*go = layouts[i].go;
-}
-
 /*
- * What runtime.systemstack itself does from Go 1.21 on, so that neither the version nor a table is needed. rax is g,
- * rbx is m, rdx is the g of the system stack: it loads m from g, compares g with m's current one, and restores rsp and
- * rbp.
+ * Offsets in the runtime's structures g, m and gobuf (runtime/runtime2.go), from what runtime.systemstack itself does,
+ * so that no version needs to be known: rax is g, rbx is m. It loads m from g, compares g with m's current one, and
+ * restores rsp. From Go 1.21 on it restores rbp, too; before, that was the seventh word of what is saved.
  */
 bool gopclntab__layout(const uint8_t *code, size_t bytes, struct at_go *go)
 {
-	enum { RAX = 0, RDX = 2, RBX = 3, RSP = 4, RBP = 5, LOAD = 0x8b, COMPARE = 0x3b, LAYOUT_MAX = 4096 };
+	enum { RAX = 0, RBX = 3, RSP = 4, RBP = 5, LOAD = 0x8b, COMPARE = 0x3b, LAYOUT_MAX = 4096, OLD_BP_AT = 48 };
 	struct insn insn;
 
 	*go = (struct at_go){0};
@@ -266,13 +234,15 @@ bool gopclntab__layout(const uint8_t *code, size_t bytes, struct at_go *go)
 		/* m's signal stack comes before its current goroutine. */
 		else if (insn.opcode == COMPARE && insn.reg == RAX && insn.rm == RBX)
 			go->m_curg = (uint16_t)insn.disp;
-		else if (insn.opcode == LOAD && insn.reg == RSP && insn.rm == RDX)
+		else if (insn.opcode == LOAD && insn.reg == RSP && insn.rm == RAX)
 			go->sched_sp = (uint16_t)insn.disp;
 		else if (insn.opcode == LOAD && insn.reg == RBP && insn.rm == RAX)
 			go->sched_bp = (uint16_t)insn.disp;
 	}
 	go->sched_pc = go->sched_sp + 8;
-	return go->g_m && go->m_curg && go->sched_sp && go->sched_bp;
+	if (!go->sched_bp)
+		go->sched_bp = go->sched_sp + OLD_BP_AT;
+	return go->g_m && go->m_curg && go->sched_sp;
 }
 
 static bool read_layout(const struct elf_image *image, const struct gopclntab *tab, struct at_go *go)
@@ -316,7 +286,7 @@ int gopclntab__read(const struct elf_image *image, struct unwind_draft *draft, s
 		read_func(&tab, i, draft);
 	free(data);
 	if (!read_layout(image, &tab, go))
-		layout_of(go_version(image), go);
+		*go = (struct at_go){0};
 	return draft->err ? draft->err : draft->cnt ? 0 : -ENODATA;
 }
 

@@ -217,8 +217,11 @@ static bool step(struct walk *walk)
 		return step_guess(walk);
 	}
 	object_pc = walk->piece.pc0 + (uint32_t)(pc - walk->piece.start);
-	walk->chain->frames[walk->chain->cnt++] = (uint64_t)walk->piece.object << AT_FRAME_BITS | object_pc;
 	rule = unwind_objects__rule(walk->objects, object, object_pc);
+	/* No call leads to what a signal handler returns to. */
+	if (AT_RULE_TYPE(rule) == AT_RULE_SIGNAL)
+		object_pc += walk->is_return;
+	walk->chain->frames[walk->chain->cnt++] = (uint64_t)walk->piece.object << AT_FRAME_BITS | object_pc;
 	switch (AT_RULE_TYPE(rule)) {
 	case AT_RULE_NONE: return step_guess(walk);
 	case AT_RULE_SIGNAL: return step_signal(walk);

@@ -60,15 +60,21 @@ func main() {
 """
 
 
-def check_go(folder, name, *flags):
+def build_go(folder, name, text, *flags, cgo="0"):
     source, program = f"{folder}/{name}.go", f"{folder}/{name}"
     with open(source, "w", encoding="utf-8") as file:
-        file.write(GO)
-    env = {**os.environ, "HOME": folder, "GOCACHE": f"{folder}/cache", "GO111MODULE": "off"}
+        file.write(text)
+    env = {**os.environ, "HOME": folder, "GOCACHE": f"{folder}/cache", "GO111MODULE": "off", "CGO_ENABLED": cgo}
     subprocess.run(["go", "build", *flags, "-o", program, source], env=env, check=True, capture_output=True)
-    profile = report([program])
+    return program
+
+
+def check_go(folder, name, *flags):
+    profile = report([build_go(folder, name, GO, *flags)])
     depths = collections.Counter()
     for names, _, path in paths(profile, CLASS):
+        if "runtime.sysNoHugePageOS" in names:  # the runtime's own, from Go 1.21 on
+            continue
         depths[names.count("main.goMiddle")] += path["calls"]
         expect(names[0] == "runtime.goexit" and path["end"] == "outermost", f"{names} ends with {path['end']}")
         outer = "main.main" if names.count("main.goMiddle") == 8 else "main.main.func1"
@@ -83,6 +89,55 @@ def check_go(folder, name, *flags):
         if "runtime.systemstack" in names:
             after = names[names.index("runtime.systemstack") + 1:]
             expect(not after or after[0] == "runtime.systemstack_switch", f"systemstack is called by {after[:1]}")
+
+
+GO_SIGNALS = """
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+//go:noinline
+func signalled(code, bytes uintptr) {
+	runtime.LockOSThread()
+	pid, tid := uintptr(syscall.Getpid()), uintptr(syscall.Gettid())
+	for i := 0; i < 13; i++ {
+		syscall.Syscall(syscall.SYS_MADVISE, code, bytes, 4)
+		syscall.Syscall(syscall.SYS_TGKILL, pid, tid, uintptr(syscall.SIGURG))
+	}
+}
+
+func main() {
+	maps, _ := os.Open("/proc/self/maps")
+	exe, _ := os.Readlink("/proc/self/exe")
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		var start, end uintptr
+		fmt.Sscanf(lines.Text(), "%x-%x", &start, &end)
+		if strings.Contains(lines.Text(), " r-xp ") && strings.HasSuffix(lines.Text(), exe) {
+			signalled(start, end-start)
+		}
+	}
+}
+"""
+
+
+def check_go_signals(folder):
+    """Its pages dropped, the code of the handler is faulted in: the chain goes on at what the signal interrupted."""
+    program = build_go(folder, "signals", GO_SIGNALS)
+    found = [(names, path) for names, _, path in paths(report([program]), "fault.minor") if "runtime.sigtramp" in names]
+    expect(found, "no fault in the handler")
+    for names, path in found:
+        at = names.index("runtime.sigtramp")
+        expect(names[at - 1].startswith("runtime.sigreturn"), f"{names[at - 1]} is what the handler returns to")
+        expect(path["end"] == "outermost" and names[0] == "runtime.goexit", f"{names} ends with {path['end']}")
+    own = [names for names, _ in found if "main.signalled" in names]
+    expect(own, f"none through main.signalled: {found}")
 
 
 CGO = """
@@ -109,12 +164,7 @@ func main() { goLevel() }
 
 def check_cgo(folder):
     """C called by Go runs on another stack; the chain leads back to the goroutine."""
-    source, program = f"{folder}/cgo.go", f"{folder}/cgo"
-    with open(source, "w", encoding="utf-8") as file:
-        file.write(CGO)
-    env = {**os.environ, "HOME": folder, "GOCACHE": f"{folder}/cache", "GO111MODULE": "off", "CGO_ENABLED": "1"}
-    subprocess.run(["go", "build", "-o", program, source], env=env, check=True, capture_output=True)
-    found = paths(report([program]), CLASS)
+    found = paths(report([build_go(folder, "cgo", CGO, cgo="1")]), CLASS)
     expect(sum(path["calls"] for _, _, path in found) == CALLS, f"{found}")
     for names, _, path in found:
         expect(path["end"] == "outermost" and
@@ -343,6 +393,7 @@ def main():
 
         case("go", check_go, "chain", needs=["go"])
         case("go stripped", check_go, "chain", "-ldflags=-s -w", needs=["go"])
+        case("go signals", check_go_signals, needs=["go"])
         case("cgo", check_cgo, needs=["go", "gcc"])
         case("rust", check_rust, needs=["rustc"])
         case("python", lambda _: check_python())

@@ -247,8 +247,16 @@ __asm__(".pushsection .rodata\n"
 	"mov %fs:-8, %rax\n mov 40(%rax), %rbx\n mov 328(%rbx), %rax\n mov 72(%rax), %rsp\n mov 136(%rax), %rbp\n"
 	"movq $0, 72(%rax)\n pop %rbp\n ret\n 1: ud2\n"
 	"go_switch_end:\n"
+	/* Go 1.16 to 1.20: by way of rbx, and rbp is left as it is. */
+	"go_old_switch:\n"
+	"mov 8(%rsp), %rdi\n mov %fs:-8, %rax\n"
+	"mov 56(%rax), %rbx\n cmp 72(%rbx), %rax\n je 1f\n mov (%rbx), %rdx\n cmp %rdx, %rax\n je 1f\n"
+	"cmp 248(%rbx), %rax\n jne 1f\n mov 64(%rdx), %rbx\n mov %rbx, %rsp\n mov (%rdi), %rdi\n call *%rdi\n"
+	"mov %fs:-8, %rax\n mov 56(%rax), %rbx\n mov 248(%rbx), %rax\n mov 64(%rax), %rsp\n"
+	"movq $0, 64(%rax)\n ret\n 1: ud2\n"
+	"go_old_switch_end:\n"
 	".popsection\n");
-extern const uint8_t go_switch[], go_switch_end[];
+extern const uint8_t go_switch[], go_switch_end[], go_old_switch[], go_old_switch_end[];
 
 static void test_go_layout(void **state)
 {
@@ -263,6 +271,12 @@ static void test_go_layout(void **state)
 	assert_int_equal(go.sched_bp, 136);
 	/* Half of it does not tell. */
 	assert_false(gopclntab__layout(go_switch, (size_t)(go_switch_end - go_switch) / 2, &go));
+	assert_true(gopclntab__layout(go_old_switch, (size_t)(go_old_switch_end - go_old_switch), &go));
+	assert_int_equal(go.g_m, 56);
+	assert_int_equal(go.m_curg, 248);
+	assert_int_equal(go.sched_sp, 64);
+	assert_int_equal(go.sched_pc, 72);
+	assert_int_equal(go.sched_bp, 112);
 }
 
 static void test_broken_files(void **state)
