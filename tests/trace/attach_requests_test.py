@@ -7,11 +7,13 @@ attach_calls says how many requests it makes; with policy trim off each free of 
 """
 import json
 import os
+import struct
 import subprocess
+import sys
 import tempfile
 import time
 
-from attaching import Attach, Target, expect_exact, run_if_traced
+from attaching import Attach, Child, Target, expect_exact, run_if_traced
 from measure import ALLOCTRACE, OUT, Results, expect
 
 LIBRARY = os.path.abspath(f"{OUT}/libatmalloc.so")
@@ -213,11 +215,54 @@ def renamed():
     expect_missing(of(report, late.pid), "late")
 
 
+HEAPS = """
+import sys, threading
+stay = threading.Event()
+for _ in range(520):
+    threading.Thread(target=stay.wait, daemon=True).start()
+print("ok", flush=True)
+for line in sys.stdin:
+    print("ok", flush=True)
+"""
+
+
+def many_heaps():
+    """Of more threads at once than it has counters for, some count nowhere."""
+    with Child([sys.executable, "-c", HEAPS], env=environment("none")) as target:
+        target.wait_ok()
+        with Attach("-p", target.pid) as attach:
+            target.tell("more")
+            report = attach.report()
+    expect_missing(of(report, target.pid), "heaps")
+    expect("requests" not in report["total"], f"{report['total'].get('requests')}")
+
+
+def other_version():
+    """It counts in a way that is not ours to read."""
+    with open(LIBRARY, "rb") as file:
+        library = file.read()
+    own = struct.pack("<QI", 0x314d54415f4d5441, 2)
+    expect(library.count(own) == 1, f"{library.count(own)} control blocks in {LIBRARY}")
+    with tempfile.TemporaryDirectory(prefix="alloctrace-test-") as place:
+        other = f"{place}/libother.so"
+        with open(other, "wb") as file:
+            file.write(library.replace(own, struct.pack("<QI", 0x314d54415f4d5441, 1)))
+        with Target(env={**environment("none"), "LD_PRELOAD": other}) as target, Attach("-p", target.pid) as attach:
+            target.tell(f"a {CNT}")
+            report = attach.report()
+            with Attach("-p", target.pid, is_json=False) as again:
+                text = again.text_now()
+    expect_missing(of(report, target.pid), "unread")
+    expect("requests" not in report["total"], f"{report['total'].get('requests')}")
+    expect(f"({target.pid}): cannot be read" in text, text)
+
+
 def main():
     results = Results()
     results.case("policies off", by_policy, "none", CNT)
     results.case("policies on", by_policy, "all", 0)
-    for case in (linked, switched, children, not_its_own, other_allocators, some_threads, renamed, saved):
+    for case in (linked, switched, children, not_its_own, other_allocators, some_threads, renamed, saved, many_heaps,
+                 other_version):
         results.case(case.__name__, case)
     results.exit()
 
