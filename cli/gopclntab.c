@@ -54,7 +54,7 @@ static uint64_t get_word(const struct gopclntab *tab, unsigned number, bool *is_
 }
 
 /* Finds the parts of the table. False: not one that we know. */
-static bool read_header(struct gopclntab *tab, uint64_t text)
+static bool read_header(struct gopclntab *tab)
 {
 	bool is_bad = false;
 
@@ -72,10 +72,8 @@ static bool read_header(struct gopclntab *tab, uint64_t text)
 		break;
 	case GO_1_18:
 	case GO_1_20:
-		/* In a position-independent program it is left to a relocation. */
+		/* In a position-independent program it is left to a relocation; from 1.26 on it is nowhere. */
 		tab->text = get_word(tab, 2, &is_bad);
-		if (!tab->text)
-			tab->text = text;
 		tab->names_at = get_word(tab, 3, &is_bad);
 		tab->pcs_at = get_word(tab, 6, &is_bad);
 		tab->funcs_at = get_word(tab, 7, &is_bad);
@@ -256,11 +254,45 @@ static bool read_layout(const struct elf_image *image, const struct gopclntab *t
 	       gopclntab__layout(code, bytes, go);
 }
 
+/* Whether functions start where the table then says: Go fills the room before them with int3; one in 32 has none. */
+static bool is_text_right(const struct elf_image *image, const struct gopclntab *tab)
+{
+	enum { SAMPLE_CNT = 256, LEAST_CNT = 16, INT3 = 0xcc };
+	uint64_t record_at, offset, left_bytes, cnt = 0, good_cnt = 0;
+	bool is_bad = false;
+
+	for (uint64_t i = 1; i < tab->func_cnt && cnt < SAMPLE_CNT; i++, cnt++) {
+		uint64_t start = func_start(tab, i, &record_at, &is_bad);
+		uint8_t before;
+
+		if (is_bad || !elf_image__offset(image, start - 1, &offset, &left_bytes) ||
+		    elf_image__read(image, offset, &before, 1))
+			return false;
+		good_cnt += before == INT3;
+		if (4 * good_cnt < 3 * i && i >= LEAST_CNT)
+			return false;
+	}
+	return 4 * good_cnt >= 3 * cnt;
+}
+
+/* Where Go's code starts in .text: with cgo, C's comes first. False: not found. */
+static bool find_text(const struct elf_image *image, struct gopclntab *tab)
+{
+	enum { FUNC_ALIGN = 32, SEARCH_BYTES = 64 << 10 };
+	const Elf64_Shdr *section = elf_image__section(image, ".text");
+
+	for (uint64_t at = 0; section && at < SEARCH_BYTES; at += FUNC_ALIGN) {
+		tab->text = section->sh_addr + at;
+		if (is_text_right(image, tab))
+			return true;
+	}
+	return false;
+}
+
 /* The section's contents, to be freed; NULL when there is no table that we know. */
 static uint8_t *open_table(const struct elf_image *image, struct gopclntab *tab)
 {
 	const Elf64_Shdr *section = elf_image__section(image, ".gopclntab");
-	const Elf64_Shdr *text = elf_image__section(image, ".text");
 	uint8_t *data;
 
 	*tab = (struct gopclntab){.base = image->base};
@@ -268,7 +300,7 @@ static uint8_t *open_table(const struct elf_image *image, struct gopclntab *tab)
 		section = elf_image__section(image, ".data.rel.ro.gopclntab");
 	data = elf_image__load_section(image, section, &tab->bytes);
 	tab->data = data;
-	if (data && read_header(tab, text ? text->sh_addr : 0))
+	if (data && read_header(tab) && (!has_offsets(tab) || tab->text || find_text(image, tab)))
 		return data;
 	free(data);
 	return NULL;
