@@ -160,10 +160,10 @@ struct heap {
 	uint64_t committed_page_cnt, used_page_cnt; /* for mallinfo2; read by other threads */
 	struct heap *next_heap;                     /* all heaps; under the heaps lock */
 	struct heap *next_idle;                     /* heaps without a thread; under the heaps lock */
-	uint32_t slow_cnt;          /* check=full walks at some of the slow operations */
-	atomic_bool is_trim_wanted; /* set by another thread's malloc_trim */
-	bool is_at_held;            /* whoever has the heap uses the held set; see reclaim.c */
-	bool is_reclaimed;          /* the library's own thread does, or wants to */
+	uint32_t slow_cnt;                          /* check=full walks at some of the slow operations */
+	atomic_bool is_trim_wanted;                 /* set by another thread's malloc_trim */
+	bool is_at_held;                            /* whoever has the heap uses the held set; see reclaim.c */
+	bool is_reclaimed;                          /* the library's own thread does, or wants to */
 
 	_Alignas(64) _Atomic(uintptr_t *) remote; /* blocks that other threads freed */
 	/* Mappings that other threads freed, linked by older; ATM_REMOTE_CLOSED while no thread has this heap. */

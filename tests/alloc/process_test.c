@@ -479,14 +479,10 @@ static void map_count_limit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fork_while_others_allocate),
-		cmocka_unit_test(spawn_while_others_allocate),
-		cmocka_unit_test(fork_in_signal_handlers),
-		cmocka_unit_test(fork_in_a_handler_beside_another),
-		cmocka_unit_test(allocation_in_last_destructors),
-		cmocka_unit_test(heaps_of_dead_threads_are_reused),
-		cmocka_unit_test(threads_that_only_free),
-		cmocka_unit_test(map_count_limit),
+		cmocka_unit_test(fork_while_others_allocate),     cmocka_unit_test(spawn_while_others_allocate),
+		cmocka_unit_test(fork_in_signal_handlers),        cmocka_unit_test(fork_in_a_handler_beside_another),
+		cmocka_unit_test(allocation_in_last_destructors), cmocka_unit_test(heaps_of_dead_threads_are_reused),
+		cmocka_unit_test(threads_that_only_free),         cmocka_unit_test(map_count_limit),
 	};
 
 	return cmocka_run_group_tests(tests, preload__find, NULL);
