@@ -87,12 +87,22 @@ static __always_inline long process_add(__u32 tgid, const struct at_process *new
 	return err;
 }
 
+/* Whose address space it is that a process is in: its parent's, which is a target too, after vfork. */
+static __noinline __u32 owner_of(const struct task_struct *task, const struct mm_struct *mm)
+{
+	const struct task_struct *parent = task->real_parent;
+	__u8 *target = target_of(parent->tgid);
+
+	return target && *target && parent->mm == mm ? parent->tgid : task->tgid;
+}
+
 /* A process that is older than the tracing: what it has is its start, not a charge. */
 static __always_inline struct at_process *process_found(struct task_struct *task, const struct mm_struct *mm,
 							struct at_slot *slot, struct at_row *row, __s64 pages)
 {
-	struct at_process new = {.stack_pages = mm->stack_vm, .user_cnt = 1};
+	struct at_process new = {.stack_pages = mm->stack_vm, .user_cnt = 1}, shared = {};
 	__u8 *target = target_of(task->tgid);
+	struct at_process *owner;
 	long err;
 
 	if (!target || *target & TARGET_UNKEPT)
@@ -100,12 +110,16 @@ static __always_inline struct at_process *process_found(struct task_struct *task
 	walk_once(slot, 0, ADDRESS_END);
 	new.acct_pages = cfg_has_vma_iter ? slot->walk_acct / PAGE_BYTES : mm->data_vm + mm->stack_vm;
 	new.acct_pages -= pages; /* before the call that made us look */
-	err = process_add(task->tgid, &new, BPF_NOEXIST);
+	shared.owner_tgid = owner_of(task, mm);
+	err = process_add(shared.owner_tgid, &new, BPF_NOEXIST);
 	if (!err) {
 		__sync_fetch_and_add(&commit_start, new.acct_pages);
 		__sync_fetch_and_add(&commit_level, new.acct_pages);
 		commit_peak(row, new.acct_pages);
 	}
+	owner = bpf_map_lookup_elem(&processes, &shared.owner_tgid);
+	if (owner && shared.owner_tgid != task->tgid && !process_add(task->tgid, &shared, BPF_NOEXIST))
+		__sync_fetch_and_add(&owner->user_cnt, 1);
 	return process_of(task->tgid);
 }
 
@@ -430,7 +444,7 @@ static __always_inline void commit_fork(struct task_struct *parent, struct task_
 		commit_begin(child, mm, target_phase(target), guess);
 		return;
 	}
-	/* An address space that is not known yet is not worth knowing for a vfork. */
+	/* An address space that is not known yet is not worth knowing for a vfork that makes no call. */
 	if (!process)
 		return;
 	shared.owner_tgid = process->owner_tgid ? process->owner_tgid : parent_tgid;

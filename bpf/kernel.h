@@ -225,7 +225,7 @@ struct task_struct {
 	struct thread_struct thread;
 	struct mm_struct *mm;
 	int exit_state;
-	struct task_struct *group_leader;
+	struct task_struct *real_parent, *group_leader;
 	struct pid *thread_pid;
 	__u64 utime, stime, start_boottime; /* ns */
 	char comm[16];

@@ -16,6 +16,7 @@
  *   k N   maps N pages, and keeps them
  *   a N   N blocks of 48 pages, each freed at once, and one block that is grown N + 2 times
  *   g N   a child does that, and stays
+ *   t N   a child made by vfork maps N pages, which stay
  *   v     a thread makes a child by vfork, which stays until it is killed
  *   s T   takes the name T
  *   x N T N children, one after the other, each takes the name T, makes 3 calls and ends
@@ -246,6 +247,18 @@ static void fork_short(char how, long n, const char *text)
 	}
 }
 
+static void vfork_and_map(long n)
+{
+	pid_t pid = vfork();
+
+	if (!pid) {
+		syscall(SYS_mmap, 0, n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		_exit(0);
+	}
+	if (pid < 0 || waitpid(pid, NULL, 0) != pid)
+		fail("vfork");
+}
+
 static void *vfork_one(void *arg)
 {
 	if (!vfork()) {
@@ -336,6 +349,7 @@ static void *obey(void *arg)
 		case 'k': map(n); break;
 		case 'a': allocate(n); break;
 		case 'g': fork_one_that_stays(n); break;
+		case 't': vfork_and_map(n); break;
 		case 'v': start(vfork_one, NULL); break;
 		case 's': prctl(PR_SET_NAME, text); break;
 		case 'x':

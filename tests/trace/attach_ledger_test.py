@@ -108,6 +108,23 @@ def children():
     expect(commit["charged_pages"] - commit["uncharged_pages"] == after + 19, f"after the exec, {after} + 19: {commit}")
 
 
+def vfork_first():
+    """The first call in an address space is made by the child of a vfork: what is there is there once."""
+    with Target() as target:
+        held = accounted_pages(target.pid)
+        with Attach("-p", target.pid) as attach:
+            target.tell("t 7")
+            target.tell("m 13")
+            report = attach.report()
+    expect_exact(report)
+    expect_sums(report)
+    got = report["tool"]["commit_start_pages"]
+    expect(got == held, f"{got} pages at the start, the kernel says {held}")
+    commit = report["total"]["commit"]
+    got = commit["charged_pages"], commit["uncharged_pages"], commit["peak_pages"]
+    expect(got == (20, 13, held + 20), f"{got}, expected 20, 13 and {held} + 20")
+
+
 def threads():
     """Who does it has it: threads are created by the first one."""
     with Target() as target:
@@ -167,7 +184,7 @@ def only_some():
 
 def main():
     results = Results()
-    for case in (two_targets, children, threads, intervals, under_load, only_some):
+    for case in (two_targets, children, vfork_first, threads, intervals, under_load, only_some):
         results.case(case.__name__, case)
     results.exit()
 

@@ -239,12 +239,14 @@ static void test_ledger_full(void **state)
 	done(&run);
 }
 
-static void *fail_some(void *arg)
+/* barrier: all are there, so that none changes mappings while pthread_create() makes a stack accessible. */
+static void *fail_some(void *barrier)
 {
+	pthread_barrier_wait(barrier);
 	for (int i = 0; i < LATE_CALL_CNT; i++)
 		if (syscall(SYS_munmap, 1, 0) != -1)
 			_exit(1);
-	return arg;
+	return NULL;
 }
 
 /* One that runs already when tracing begins, and calls from several threads. */
@@ -252,6 +254,7 @@ static struct child hold_late(void)
 {
 	struct child child;
 	pthread_t threads[LATE_THREAD_CNT];
+	pthread_barrier_t barrier;
 	int fds[2];
 	char go;
 
@@ -262,8 +265,9 @@ static struct child hold_late(void)
 		close(fds[1]);
 		if (read(fds[0], &go, 1) != 1)
 			_exit(126);
+		pthread_barrier_init(&barrier, NULL, LATE_THREAD_CNT);
 		for (int i = 0; i < LATE_THREAD_CNT; i++)
-			if (pthread_create(&threads[i], NULL, fail_some, NULL))
+			if (pthread_create(&threads[i], NULL, fail_some, &barrier))
 				_exit(1);
 		for (int i = 0; i < LATE_THREAD_CNT; i++)
 			pthread_join(threads[i], NULL);

@@ -33,10 +33,13 @@ TIER2_CASES = ("test_classes", "test_failing_calls", "test_migration", "test_int
                "test_exec_from_thread", "test_killed", "test_kernel_mode_faults", "test_faults_equal_rusage", "test_in_flight")
 TIER1_CASES = (*TIER2_CASES, "test_leader_exits_first", "test_populate_has_no_faults", "test_exit_without_entry", "test_hidden_faults")
 TESTS = {
-    1: [("tracer_test", f"{case}_array") for case in TIER1_CASES] + [("commit_test", f"{case}_storage") for case in COMMIT_CASES],
-    2: [("tracer_test", f"{case}_storage") for case in TIER2_CASES] + [("commit_test", f"{case}_array") for case in COMMIT_CASES],
+    1: [("tracer_test", f"{case}_array") for case in TIER1_CASES] + [("commit_test", f"{case}_storage") for case in COMMIT_CASES]
+    + [("ends_test", "test_killed_array"), ("ends_test", "test_replaced_array"), ("losses_test", "*")],
+    2: [("tracer_test", f"{case}_storage") for case in TIER2_CASES] + [("commit_test", f"{case}_array") for case in COMMIT_CASES]
+    + [("ends_test", "test_killed_storage")],
 }
 FILES = ("alloctrace", "libatmalloc.so", "scenarios/scenarios.tsv", "tests/trace/tracer_test",
+         "tests/trace/losses_test", "tests/trace/ends_test", "tests/trace/stress_calls",
          "tests/trace/known_calls", "tests/trace/static_once", "tests/trace/m32_calls", "tests/trace/commit_test",
          "tests/trace/attach_calls", "tests/trace/commit_calls", "tests/trace/place_calls", "tests/trace/chain_calls")
 
