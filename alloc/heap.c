@@ -315,7 +315,7 @@ static void fork_child(void)
 		atm_lock_fork_child(locks[i]);
 	for (struct heap *heap = all_heaps; heap; heap = heap->next_heap)
 		if (heap != atm_heap)
-			atomic_store_explicit(&heap->remote_large, ATM_REMOTE_CLOSED, memory_order_relaxed);
+			atm_commit_fork_orphan(heap);
 	atm_commit_fork_child(atm_heap);
 	atm_control_fork_child();
 }

@@ -540,7 +540,13 @@ void atm_commit_close(struct heap *heap);
  * the kernel can put its range to use.
  */
 struct large *atm_commit_take_at(struct heap *heap, const void *addr, size_t bytes, bool makes_room);
-/* Other threads' quotas are gone with them. heap may be NULL. */
+/*
+ * A heap whose thread does not exist in the child. Its quota has gone with the
+ * thread, and what it holds stays for reclaim.c; but a set that the thread was
+ * at may be in the middle of a change: then its mappings are never looked at again.
+ */
+void atm_commit_fork_orphan(struct heap *heap);
+/* For the heap that the child has, which may be NULL. */
 void atm_commit_fork_child(struct heap *heap);
 /* Releases everything that the heap holds; returns pages. */
 size_t atm_commit_release_all(struct heap *heap);

@@ -296,6 +296,16 @@ void atm_commit_fork_child(struct heap *heap)
 	atomic_store_explicit(&quota_given_page_cnt, page_cnt, memory_order_relaxed);
 }
 
+void atm_commit_fork_orphan(struct heap *heap)
+{
+	atomic_store_explicit(&heap->remote_large, ATM_REMOTE_CLOSED, memory_order_relaxed);
+	heap->quota_page_cnt = 0;
+	if (!heap->is_at_held)
+		return;
+	heap->held = (struct held_set){0};
+	heap->is_at_held = false;
+}
+
 size_t atm_commit_release_all(struct heap *heap)
 {
 	size_t pages;

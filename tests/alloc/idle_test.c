@@ -135,7 +135,7 @@ static void *use_memory(void *arg)
 	return NULL;
 }
 
-/* Always at it, as hardly anything may be held. */
+/* Always at it, as hardly anything may be held: many a fork finds another thread's heap in the middle of a change. */
 static void nothing_in_use_is_taken(void **state)
 {
 	pthread_t threads[3];
@@ -145,7 +145,7 @@ static void nothing_in_use_is_taken(void **state)
 	tune("commit_hold=0,commit_reclaim=thread,grow=copy,check=full");
 	for (uintptr_t i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, use_memory, (void *)(i + 1)), 0);
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 100; i++) {
 		pid_t pid = fork();
 
 		if (pid == 0) {
