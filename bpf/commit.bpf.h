@@ -76,11 +76,15 @@ static __always_inline struct at_process *process_of(__u32 tgid)
 	return process;
 }
 
-/* flags: BPF_NOEXIST, then it may be -EEXIST; else BPF_ANY. Where there is no room that is counted once for a program.
+/*
+ * flags: BPF_NOEXIST, then it may be -EEXIST; else BPF_ANY. Where there is no
+ * room that is counted once for a program. The error of a map's update is an int:
+ * until Linux 6.4 that is what the kernel puts into a register, and as a long it
+ * is not equal to -EEXIST.
  */
-static __always_inline long process_add(__u32 tgid, const struct at_process *new, __u64 flags)
+static __always_inline int process_add(__u32 tgid, const struct at_process *new, __u64 flags)
 {
-	long err = bpf_map_update_elem(&processes, &tgid, new, flags);
+	int err = bpf_map_update_elem(&processes, &tgid, new, flags);
 
 	if (err != -EEXIST && target_note(tgid, !err) && err)
 		loss_count(AT_LOSS_LEDGER_FULL);
@@ -103,7 +107,7 @@ static __always_inline struct at_process *process_found(struct task_struct *task
 	struct at_process new = {.stack_pages = mm->stack_vm, .user_cnt = 1}, shared = {};
 	__u8 *target = target_of(task->tgid);
 	struct at_process *owner;
-	long err;
+	int err;
 
 	if (!target || *target & TARGET_UNKEPT)
 		return NULL;

@@ -99,7 +99,7 @@ static __always_inline void place_enlist(const struct place *place, __u64 *next)
 static __always_inline bool block_make(const struct place *place)
 {
 	struct block *block;
-	long err = bpf_map_update_elem(&blocks, place, &new_block, BPF_NOEXIST);
+	int err = bpf_map_update_elem(&blocks, place, &new_block, BPF_NOEXIST);
 
 	if (err && err != -EEXIST) {
 		loss_count(AT_LOSS_REFAULT_FULL);
@@ -114,7 +114,7 @@ static __always_inline bool block_make(const struct place *place)
 static __always_inline struct node *node_make(const struct place *place)
 {
 	struct node *node = bpf_map_lookup_elem(&nodes, place);
-	long err;
+	int err;
 
 	if (node)
 		return node;
@@ -151,7 +151,7 @@ static __always_inline void block_announce(__u32 tgid, __u64 index)
 static __always_inline struct ranges *ranges_make(const struct place *place, enum at_loss loss)
 {
 	struct ranges *found = bpf_map_lookup_elem(&ranges, place);
-	long err;
+	int err;
 
 	if (found)
 		return found;
