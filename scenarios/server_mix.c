@@ -27,6 +27,7 @@ struct table {
 	void **blocks;
 };
 static struct table *tables;
+static pthread_barrier_t all_serving;
 
 static void *serve(void *arg)
 {
@@ -43,20 +44,33 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-static void serve_in_thread(unsigned worker)
+/* Waits for the other connections, so that no two of them use one stack in turn. */
+static void *serve_beside_all(void *arg)
+{
+	pthread_barrier_wait(&all_serving);
+	return serve(arg);
+}
+
+static void serve_in_thread(unsigned worker, void *(*start)(void *))
 {
 	pthread_t thread;
-	int err = pthread_create(&thread, NULL, serve, &tables[worker]);
+	int err = pthread_create(&thread, NULL, start, &tables[worker]);
 
 	if (err)
 		scenario__fail("pthread_create", err);
 	pthread_join(thread, NULL);
 }
 
+/* Leaves a stack for each connection. */
+static void warm_up(unsigned worker)
+{
+	serve_in_thread(worker, serve_beside_all);
+}
+
 static void measured(unsigned worker)
 {
 	for (uint64_t i = 0; i < handovers; i++)
-		serve_in_thread(worker);
+		serve_in_thread(worker, serve);
 }
 
 static void tear_down(unsigned worker)
@@ -67,6 +81,10 @@ static void tear_down(unsigned worker)
 
 static void prepare(void)
 {
+	int err = pthread_barrier_init(&all_serving, NULL, (unsigned)connections);
+
+	if (err)
+		scenario__fail("pthread_barrier_init", err);
 	tables = aligned_alloc(_Alignof(struct table), connections * sizeof(*tables));
 	if (!tables)
 		scenario__fail("aligned_alloc", errno);
@@ -89,7 +107,7 @@ int main(int argc, char **argv)
 		{SCENARIO_BYTES, "--max-size", &max_bytes, 1, 1ull << 32},
 		{SCENARIO_END, NULL, NULL, 0, 0},
 	};
-	const struct scenario_work work = {.warm_up = serve_in_thread, .measured = measured, .tear_down = tear_down};
+	const struct scenario_work work = {.warm_up = warm_up, .measured = measured, .tear_down = tear_down};
 	struct scenario_requests requests = {0};
 	uint64_t elapsed_ns;
 
@@ -101,6 +119,7 @@ int main(int argc, char **argv)
 	for (uint64_t i = 0; i < connections; i++)
 		free(tables[i].blocks);
 	free(tables);
+	pthread_barrier_destroy(&all_serving);
 	requests.thread_cnt = connections * handovers;
 	requests.malloc_cnt = requests.free_cnt = requests.thread_cnt * operations;
 	scenario__report(&requests, elapsed_ns, "operations_per_s",
