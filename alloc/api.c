@@ -370,6 +370,8 @@ static __attribute__((noinline)) void free_slow(struct heap *heap, void *p)
 
 	if (!p)
 		return;
+	if (UNLIKELY(!heap))
+		heap = atm_heap_get_to_free();
 	if (LIKELY(atm_is_in_segment(p) && segment->heap == heap)) {
 		struct page_run *run = &segment->runs[segment->head[atm_page_of(segment, p)]];
 

@@ -5,6 +5,7 @@
  */
 #include "alloc/heap.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -16,6 +17,10 @@
 __thread struct heap *atm_heap __attribute__((tls_model("initial-exec")));
 /* This thread has left its heap and ends: no heap for it any more. */
 static __thread bool is_ending __attribute__((tls_model("initial-exec")));
+static __thread uint8_t end_round_cnt __attribute__((tls_model("initial-exec")));
+/* Frees of a thread without a heap: most that ask for nothing free little, and get none. */
+#define LONE_FREE_MAX 64
+static __thread uint8_t lone_free_cnt __attribute__((tls_model("initial-exec")));
 
 uintptr_t atm_free_key;
 
@@ -89,12 +94,29 @@ struct heap *atm_heap_get(void)
 	heap = heap_acquire();
 	if (!heap)
 		return NULL;
-	heap->exit_round_cnt = 0;
 	atm_commit_open(heap);
 	atm_heap = heap;
 	/* May allocate: by now that works. */
 	if (has_end_key)
 		pthread_setspecific(end_key, heap);
+	return heap;
+}
+
+struct heap *atm_heap_get_to_free(void)
+{
+	int saved_errno = errno;
+	struct heap *heap = NULL;
+
+	if (is_ending)
+		return NULL;
+	/* Whatever is not NULL: so that thread_end() says when it is too late for a heap. */
+	if (!lone_free_cnt && has_end_key)
+		pthread_setspecific(end_key, &lone_free_cnt);
+	if (lone_free_cnt < LONE_FREE_MAX)
+		lone_free_cnt++;
+	else
+		heap = atm_heap_get();
+	errno = saved_errno; /* pthread_setspecific() may have asked for memory */
 	return heap;
 }
 
@@ -104,12 +126,14 @@ struct heap *atm_heap_get(void)
  */
 static void thread_end(void *arg)
 {
-	struct heap *heap = arg;
+	struct heap *heap = atm_heap;
 
-	if (++heap->exit_round_cnt < 3 && pthread_setspecific(end_key, heap) == 0)
+	if (++end_round_cnt < 3 && pthread_setspecific(end_key, arg) == 0)
 		return;
 	is_ending = true;
 	atm_heap = NULL;
+	if (!heap)
+		return;
 	atm_heap_post_all(heap);
 	atm_heap_collect(heap);
 	atm_magazines_empty(heap);

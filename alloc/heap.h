@@ -160,11 +160,10 @@ struct heap {
 	uint64_t committed_page_cnt, used_page_cnt; /* for mallinfo2; read by other threads */
 	struct heap *next_heap;                     /* all heaps; under the heaps lock */
 	struct heap *next_idle;                     /* heaps without a thread; under the heaps lock */
-	uint32_t exit_round_cnt;
-	uint32_t slow_cnt;          /* check=full walks at some of the slow operations */
-	atomic_bool is_trim_wanted; /* set by another thread's malloc_trim */
-	bool is_at_held;            /* whoever has the heap uses the held set; see reclaim.c */
-	bool is_reclaimed;          /* the library's own thread does, or wants to */
+	uint32_t slow_cnt;                          /* check=full walks at some of the slow operations */
+	atomic_bool is_trim_wanted;                 /* set by another thread's malloc_trim */
+	bool is_at_held;                            /* whoever has the heap uses the held set; see reclaim.c */
+	bool is_reclaimed;                          /* the library's own thread does, or wants to */
 
 	_Alignas(64) _Atomic(uintptr_t *) remote; /* blocks that other threads freed */
 	/* Mappings that other threads freed, linked by older; ATM_REMOTE_CLOSED while no thread has this heap. */
@@ -258,6 +257,11 @@ void atm_warn(const char *what, const char *detail, size_t detail_bytes);
 /* This thread's heap, made or adopted when it has none. NULL: out of memory, or the thread's end is near (then use the
  * shared heap). */
 struct heap *atm_heap_get(void);
+/*
+ * The same for a thread without a heap that frees, and NULL for its first frees: one that only frees is to hand
+ * blocks over by the batch, too. Keeps errno.
+ */
+struct heap *atm_heap_get_to_free(void);
 /* The heap of threads that have torn theirs down, locked; NULL when out of memory. */
 struct heap *atm_heap_lock_shared(void);
 void atm_heap_unlock_shared(void);

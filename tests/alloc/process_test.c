@@ -25,6 +25,10 @@
 #include <sys/time.h>
 #include <ucontext.h>
 
+#include "alloc/atmalloc.h"
+
+#pragma weak atmalloc_get_counter
+
 #define FORKER_CNT 4
 #define FORK_CNT 125
 
@@ -348,6 +352,72 @@ static void heaps_of_dead_threads_are_reused(void **state)
 	assert_true(resident_bytes() < before + (4 << 20));
 }
 
+enum { LONE_CNT = 1009, LONE_THREAD_CNT = 300 };
+static void *lone_blocks[LONE_CNT];
+static bool is_lone_errno_kept;
+
+/* All that the thread does is free: on the way it gets a heap, for what it hands over. */
+static void free_lone(void *value)
+{
+	(void)value;
+	is_lone_errno_kept = true;
+	for (int i = 0; i < LONE_CNT; i++) {
+		errno = 4711;
+		free(lone_blocks[i]);
+		is_lone_errno_kept = is_lone_errno_kept && errno == 4711;
+	}
+}
+
+static void *run_lone(void *arg)
+{
+	free_lone(NULL);
+	return arg;
+}
+
+/* In the last round of destructors, when it is too late for a heap that somebody would give back. */
+static void free_lone_late(void *value)
+{
+	uintptr_t round = (uintptr_t)value;
+
+	if (round < PTHREAD_DESTRUCTOR_ITERATIONS)
+		pthread_setspecific(late_key, (void *)(round + 1));
+	else
+		free_lone(NULL);
+}
+
+static void *leave_lone(void *arg)
+{
+	free(lone_blocks[0]);
+	lone_blocks[0] = NULL;
+	pthread_setspecific(late_key, (void *)1);
+	return arg;
+}
+
+static void threads_that_only_free(void **state)
+{
+	void *(*const works[])(void *) = {run_lone, leave_lone};
+	uint64_t before = 0, after;
+
+	(void)state;
+	assert_int_equal(pthread_key_create(&late_key, free_lone_late), 0);
+	for (int i = 0; i < LONE_THREAD_CNT; i++) {
+		pthread_t thread;
+
+		for (int k = 0; k < LONE_CNT; k++)
+			memset(lone_blocks[k] = malloc(100), k, 100);
+		if (i == 2)
+			assert_int_equal(atmalloc_get_counter("heaps", &before), 0);
+		assert_int_equal(pthread_create(&thread, NULL, works[i % 2], NULL), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_true(is_lone_errno_kept);
+	}
+	pthread_key_delete(late_key);
+	assert_int_equal(atmalloc_get_counter("heaps", &after), 0);
+	assert_int_equal(after, before);
+	/* Every block came back to where it is from: 300 times as many would be 30 MB. */
+	assert_true(resident_bytes() < 16 << 20);
+}
+
 /* Splits a mapping into pieces until the kernel allows no more; at least 50 are left when `spare`. */
 static void fill_map_count(void)
 {
@@ -409,13 +479,10 @@ static void map_count_limit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fork_while_others_allocate),
-		cmocka_unit_test(spawn_while_others_allocate),
-		cmocka_unit_test(fork_in_signal_handlers),
-		cmocka_unit_test(fork_in_a_handler_beside_another),
-		cmocka_unit_test(allocation_in_last_destructors),
-		cmocka_unit_test(heaps_of_dead_threads_are_reused),
-		cmocka_unit_test(map_count_limit),
+		cmocka_unit_test(fork_while_others_allocate),     cmocka_unit_test(spawn_while_others_allocate),
+		cmocka_unit_test(fork_in_signal_handlers),        cmocka_unit_test(fork_in_a_handler_beside_another),
+		cmocka_unit_test(allocation_in_last_destructors), cmocka_unit_test(heaps_of_dead_threads_are_reused),
+		cmocka_unit_test(threads_that_only_free),         cmocka_unit_test(map_count_limit),
 	};
 
 	return cmocka_run_group_tests(tests, preload__find, NULL);
