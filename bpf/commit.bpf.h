@@ -91,6 +91,16 @@ static __always_inline int process_add(__u32 tgid, const struct at_process *new,
 	return err;
 }
 
+/* One user more of an address space; flags as for process_add(). */
+static __always_inline void process_share(__u32 tgid, __u32 owner_tgid, __u64 flags)
+{
+	struct at_process shared = {.owner_tgid = owner_tgid};
+	struct at_process *owner = bpf_map_lookup_elem(&processes, &owner_tgid);
+
+	if (owner && !process_add(tgid, &shared, flags))
+		__sync_fetch_and_add(&owner->user_cnt, 1);
+}
+
 /* Whose address space it is that a process is in: its parent's, which is a target too, after vfork. */
 static __noinline __u32 owner_of(const struct task_struct *task, const struct mm_struct *mm)
 {
@@ -104,26 +114,23 @@ static __noinline __u32 owner_of(const struct task_struct *task, const struct mm
 static __always_inline struct at_process *process_found(struct task_struct *task, const struct mm_struct *mm,
 							struct at_slot *slot, struct at_row *row, __s64 pages)
 {
-	struct at_process new = {.stack_pages = mm->stack_vm, .user_cnt = 1}, shared = {};
+	struct at_process new = {.stack_pages = mm->stack_vm, .user_cnt = 1};
 	__u8 *target = target_of(task->tgid);
-	struct at_process *owner;
-	int err;
+	__u32 owner_tgid;
 
 	if (!target || *target & TARGET_UNKEPT)
 		return NULL;
 	walk_once(slot, 0, ADDRESS_END);
 	new.acct_pages = cfg_has_vma_iter ? slot->walk_acct / PAGE_BYTES : mm->data_vm + mm->stack_vm;
 	new.acct_pages -= pages; /* before the call that made us look */
-	shared.owner_tgid = owner_of(task, mm);
-	err = process_add(shared.owner_tgid, &new, BPF_NOEXIST);
-	if (!err) {
+	owner_tgid = owner_of(task, mm);
+	if (!process_add(owner_tgid, &new, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&commit_start, new.acct_pages);
 		__sync_fetch_and_add(&commit_level, new.acct_pages);
 		commit_peak(row, new.acct_pages);
 	}
-	owner = bpf_map_lookup_elem(&processes, &shared.owner_tgid);
-	if (owner && shared.owner_tgid != task->tgid && !process_add(task->tgid, &shared, BPF_NOEXIST))
-		__sync_fetch_and_add(&owner->user_cnt, 1);
+	if (owner_tgid != task->tgid)
+		process_share(task->tgid, owner_tgid, BPF_NOEXIST);
 	return process_of(task->tgid);
 }
 
@@ -431,7 +438,7 @@ static __always_inline void commit_fork(struct task_struct *parent, struct task_
 {
 	__u32 parent_tgid = parent->tgid;
 	__u8 *target = target_of(child->tgid);
-	struct at_process *process, shared = {};
+	struct at_process *process;
 	const struct mm_struct *mm;
 	__u64 guess;
 
@@ -449,12 +456,8 @@ static __always_inline void commit_fork(struct task_struct *parent, struct task_
 		return;
 	}
 	/* An address space that is not known yet is not worth knowing for a vfork that makes no call. */
-	if (!process)
-		return;
-	shared.owner_tgid = process->owner_tgid ? process->owner_tgid : parent_tgid;
-	process = process_of(parent_tgid);
-	if (process && !process_add(child->tgid, &shared, BPF_ANY))
-		__sync_fetch_and_add(&process->user_cnt, 1);
+	if (process)
+		process_share(child->tgid, process->owner_tgid ? process->owner_tgid : parent_tgid, BPF_ANY);
 }
 
 /* The old program's address space is gone; old_tid: the thread that has started the new one. */
