@@ -258,10 +258,11 @@ static bool read_layout(const struct elf_image *image, const struct gopclntab *t
 static bool is_text_right(const struct elf_image *image, const struct gopclntab *tab)
 {
 	enum { SAMPLE_CNT = 256, LEAST_CNT = 16, INT3 = 0xcc };
-	uint64_t record_at, offset, left_bytes, cnt = 0, good_cnt = 0;
+	uint64_t cnt = tab->func_cnt < SAMPLE_CNT ? tab->func_cnt : SAMPLE_CNT;
+	uint64_t record_at, offset, left_bytes, good_cnt = 0;
 	bool is_bad = false;
 
-	for (uint64_t i = 1; i < tab->func_cnt && cnt < SAMPLE_CNT; i++, cnt++) {
+	for (uint64_t i = 1; i < cnt; i++) {
 		uint64_t start = func_start(tab, i, &record_at, &is_bad);
 		uint8_t before;
 
@@ -272,7 +273,7 @@ static bool is_text_right(const struct elf_image *image, const struct gopclntab 
 		if (4 * good_cnt < 3 * i && i >= LEAST_CNT)
 			return false;
 	}
-	return 4 * good_cnt >= 3 * cnt;
+	return cnt > LEAST_CNT;
 }
 
 /* Where Go's code starts in .text: with cgo, C's comes first. False: not found. */
